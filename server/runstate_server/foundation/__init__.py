@@ -1,0 +1,1 @@
+"""What every floor stands on: the error table, the bounds, ids, the database pool, logs."""

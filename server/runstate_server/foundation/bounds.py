@@ -1,0 +1,49 @@
+"""Every limit of the wire and of the inside, by name, unit last. http-api.md gives the wire's figures."""
+
+from typing import Final
+
+# Bodies and texts
+body_bytes_max: Final = 256 * 1024
+user_json_bytes_max: Final = 65_536
+json_depth_max: Final = 128
+text_chars_max: Final = 2_000
+
+# Names and ids
+name_chars_max: Final = 256
+key_chars_max: Final = 512
+holder_chars_max: Final = 256
+space_id_chars_max: Final = 64
+idempotency_key_chars_max: Final = 255
+
+# Leases and waits
+lease_s_min: Final = 1
+lease_s_max: Final = 3_600
+lease_s_default: Final = 30
+wait_ms_max: Final = 30_000
+attempts_max: Final = 100
+
+# Scopes
+scope_depth_max: Final = 32
+child_limit_max: Final = 10_000
+child_limit_default: Final = 1_000
+deadline_year_max: Final = 9_999
+
+# Listings
+page_max: Final = 500
+page_default: Final = 100
+
+# Keys: how long a replica may trust what it has read of one. Revocation is effective everywhere within 5 s.
+key_trust_s: Final = 3.0
+keys_remembered_max: Final = 10_000
+
+# Inside
+lock_timeout_ms: Final = 500
+statement_timeout_ms: Final = 10_000
+connect_timeout_s: Final = 5.0
+sequencer_batch: Final = 500
+sequencer_pause_s: Final = 0.01
+tick_events_max: Final = 5_000
+notify_payload_bytes_max: Final = 7_900
+listener_heartbeat_s: Final = 5.0
+listener_timeout_s: Final = 2.0
+drain_s_max: Final = 10.0

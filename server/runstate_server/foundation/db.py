@@ -1,0 +1,108 @@
+"""The ways to the database: the pool of hot calls, the engine of listings, single connections of the floor.
+
+A lost connection does not arrive as one error class; `is_lost` knows all of them.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql import text
+
+from runstate_server.foundation import bounds
+
+# Settings of the role that calls the kernel (kernel.md, sections 2 and 4): bounded waits, and plans pinned to the
+# indexes, since one made while a table was empty would otherwise stay.
+ROLE_SETTINGS: dict[str, str] = {
+    "statement_timeout": f"{bounds.statement_timeout_ms}ms",
+    "lock_timeout": f"{bounds.lock_timeout_ms}ms",
+    "client_connection_check_interval": "1s",
+    "idle_in_transaction_session_timeout": "10s",
+    "default_transaction_isolation": "read committed",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+}
+
+# What the role's settings are for a report or listing, in its own transaction.
+_REPORT_SETTINGS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+
+_LOST_STATES = ("08", "57P01", "57P02", "57P03", "25006")
+
+
+def engine_url(dsn: str) -> str:
+    """The same database as SQLAlchemy spells it."""
+    return "postgresql+asyncpg://" + dsn.split("://", 1)[1]
+
+
+def with_database(dsn: str, name: str) -> str:
+    """The same server, another database."""
+    parts = urlsplit(dsn)
+    query = urlencode([(k, v) for k, v in parse_qsl(parts.query) if k not in ("dbname", "database")])
+    return urlunsplit((parts.scheme, parts.netloc, "/" + name, query, parts.fragment))
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether this error means that the connection went away, or could not be had: the outcome may be unknown."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(_LOST_STATES)
+    return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
+
+
+def is_rolled_back(error: BaseException) -> bool:
+    """Whether this error is a certain rollback that another try may clear: a deadlock's victim (40P01), a serialisation
+    failure (40001), a lock (55P03) or statement (57014) that took too long."""
+    return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40P01", "40001", "55P03", "57014")
+
+
+async def _no_reset(_: Any) -> None:
+    """Kernel calls leave no session state behind, so a connection goes back without the reset's round trip."""
+
+
+async def open_pool(dsn: str, *, size: int, named_statements: bool) -> Any:
+    """The pool of the kernel's calls: at most `size` connections, opened when needed. Makes no connection yet."""
+    return await asyncpg.create_pool(
+        dsn,
+        min_size=0,
+        max_size=size,
+        reset=_no_reset,
+        timeout=bounds.connect_timeout_s,
+        statement_cache_size=200 if named_statements else 0,
+        server_settings={"application_name": "runstate"},
+    )
+
+
+async def connect(dsn: str, *, named_statements: bool = True) -> Any:
+    """One connection of its own (listener, notifier, migrator)."""
+    return await asyncpg.connect(
+        dsn,
+        timeout=bounds.connect_timeout_s,
+        statement_cache_size=100 if named_statements else 0,
+        server_settings={"application_name": "runstate"},
+    )
+
+
+def open_engine(dsn: str, *, named_statements: bool) -> AsyncEngine:
+    """SQLAlchemy's engine for listings and reports; parameters never show in its errors."""
+    args: dict[str, Any] = {"timeout": bounds.connect_timeout_s}
+    if not named_statements:
+        args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
+    return create_async_engine(
+        engine_url(dsn), pool_size=2, max_overflow=2, pool_timeout=2, hide_parameters=True, connect_args=args
+    )
+
+
+@contextlib.asynccontextmanager
+async def report(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A read-only transaction with the planner free to choose; for listings, which no lease depends on."""
+    async with engine.connect() as connection:
+        await connection.execute(text("SET TRANSACTION READ ONLY"))
+        for name in _REPORT_SETTINGS:
+            await connection.execute(text(f"SET LOCAL {name} = on"))
+        yield connection

@@ -1,0 +1,1 @@
+"""One folder is one room is one word of the API."""

@@ -1,0 +1,1 @@
+"""Waking sleepers: a wake-up is a hint, the table is the truth."""

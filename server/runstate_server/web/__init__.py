@@ -1,0 +1,1 @@
+"""What every route shares: callers, bodies, replies, long polls."""
