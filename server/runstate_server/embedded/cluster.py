@@ -131,6 +131,12 @@ class EmbeddedPostgres:
             self._process = None
         self._let_go()
 
+    def kill(self) -> None:
+        """End the postmaster with SIGKILL, as a crash would; start() then recovers. For drills."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
     def __enter__(self) -> Self:
         self.start()
         return self

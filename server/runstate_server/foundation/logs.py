@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people: instant, level, logger, [request id], message, key=value; below it an exception."""
+    """One line for people: instant, level, logger, [request id], message, key=value; then an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns: the line; only an exception adds more of them, indented."""
