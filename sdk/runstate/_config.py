@@ -1,0 +1,120 @@
+"""Settings: an argument, else the environment, else a default. Reads no file and opens no connection."""
+
+import os
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from runstate.errors import ConfigError
+
+BASE_URL = "http://localhost:8080"
+RUN = "default"
+REQUEST_TIMEOUT_MS = 10_000
+RETRIES = 2
+_RETRIES_MAX = 100
+_TIMEOUT_MS_MAX = 3_600_000
+_NAME_CHARS_MAX = 256
+_SPACE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_API_KEY = re.compile(r"[!-~]+")  # what an HTTP header carries; a stray newline must fail here, unprinted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What a client works with. The repr leaves out the key."""
+
+    api_key: str = field(repr=False)
+    space_id: str
+    base_url: str = BASE_URL
+    run: str = RUN
+    holder: str
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    retries: int = RETRIES
+
+
+def resolve_config(
+    *,
+    api_key: str | None = None,
+    space_id: str | None = None,
+    base_url: str | None = None,
+    run: str | None = None,
+    holder: str | None = None,
+    request_timeout_ms: int | None = None,
+    retries: int | None = None,
+) -> Config:
+    """Every setting, from its source. Refuses (ConfigError) a missing key or space, and malformed values."""
+    return Config(
+        api_key=check_api_key(_required("api_key", api_key, "RUNSTATE_API_KEY")),
+        space_id=check_space_id(_required("space_id", space_id, "RUNSTATE_SPACE_ID")),
+        base_url=check_base_url(_setting("base_url", base_url, "RUNSTATE_BASE_URL") or BASE_URL),
+        run=check_name("run", _setting("run", run, "RUNSTATE_RUN") or RUN),
+        holder=check_name("holder", f"worker-{secrets.token_hex(3)}" if holder is None else holder),
+        request_timeout_ms=_whole(
+            "request_timeout_ms", request_timeout_ms, REQUEST_TIMEOUT_MS, least=1, most=_TIMEOUT_MS_MAX
+        ),
+        retries=_whole("retries", retries, RETRIES, least=0, most=_RETRIES_MAX),
+    )
+
+
+def check_api_key(value: Any) -> str:
+    """The key as it will stand in a header; the error never shows it."""
+    if not isinstance(value, str) or not _API_KEY.fullmatch(value):
+        raise ConfigError("api_key must be printable ASCII without spaces or line ends")
+    return value
+
+
+def check_space_id(value: Any) -> str:
+    """A space id: 1 to 64 of A-Z a-z 0-9 . _ -"""
+    if not isinstance(value, str) or not _SPACE_ID.fullmatch(value):
+        raise ConfigError(f"space_id must be 1 to 64 characters of A-Z a-z 0-9 . _ -, not {value!r}")
+    return value
+
+
+def check_base_url(value: Any) -> str:
+    """An absolute http(s) URL without user, query or fragment, without its trailing slash."""
+    wrong = "base_url must be like http://localhost:8080, with no user, query or fragment"
+    if not isinstance(value, str):
+        raise ConfigError(wrong)
+    try:
+        parts = urlsplit(value)
+        parts.port  # noqa: B018 - reading it is what checks it
+    except ValueError:
+        raise ConfigError(wrong) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", value):
+        raise ConfigError(wrong)
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ConfigError(wrong)  # without the value: it may hold a password
+    return value.rstrip("/?#")
+
+
+def check_name(what: str, value: Any, chars_max: int = _NAME_CHARS_MAX) -> str:
+    """A name, key or holder as the server takes it: 1 to `chars_max` characters, no NUL, no surrogates."""
+    if not isinstance(value, str) or not 1 <= len(value) <= chars_max:
+        raise ConfigError(f"{what} must be a string of 1 to {chars_max} characters, not {value!r}")
+    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        raise ConfigError(f"{what} must not contain NUL or surrogates")
+    return value
+
+
+def _setting(what: str, given: Any, variable: str) -> Any:
+    if given is None:
+        return os.environ.get(variable, "").strip() or None
+    if isinstance(given, str) and not given.strip():
+        raise ConfigError(f"{what} was given as a blank string")
+    return given
+
+
+def _required(what: str, given: Any, variable: str) -> Any:
+    value = _setting(what, given, variable)
+    if value is None:
+        raise ConfigError(f"{what} is missing: pass {what}= or set {variable}")
+    return value
+
+
+def _whole(what: str, given: Any, default: int, *, least: int, most: int) -> int:
+    if given is None:
+        return default
+    if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= most:
+        raise ConfigError(f"{what} must be a whole number from {least} to {most}, not {given!r}")
+    return given
