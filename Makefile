@@ -1,0 +1,77 @@
+# Runstate. `make` lists what there is. A clean clone needs Python 3.11 or newer and nothing else:
+# every target makes .venv first, from the pinned requirements/dev.txt.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+INSTALLED := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help up demo test check fmt schema chaos bench requirements clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: $(INSTALLED) ## PostgreSQL, one space, one key and the server on :8080; ARGS="--port N --data-dir PATH"
+	@exec $(BIN)/runstate dev $(ARGS)
+
+demo: $(INSTALLED) ## `once` among real processes, one of them killed; prints who ran, waited, took over
+	@exec $(PY) examples/demo.py $(ARGS)
+
+test: check ## make check, then every test; ARGS="-k word" chooses
+	$(PY) -m pytest -n logical $(ARGS)
+
+check: $(INSTALLED) ## lint, format, types, import contracts: what review expects
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 sdk/runstate
+	$(BIN)/lint-imports
+
+fmt: $(INSTALLED) ## format the code, mend what lint can mend
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+schema: $(INSTALLED) ## write migrations/schema.sql, today's whole schema
+	$(PY) -m tests.support.schema migrations/schema.sql
+
+chaos: $(INSTALLED) ## two replicas, 20 callers, an owner or a replica killed every 5 s for 60 s; prints the counts
+	@exec $(PY) bench/chaos.py $(ARGS)
+
+bench: $(INSTALLED) ## requests/s and latencies of once/acquire beside pgbench on the same function
+	@exec $(PY) bench/once_acquire.py $(ARGS)
+
+requirements: $(INSTALLED) ## pin the requirements anew; needs uv on the PATH
+	COMPILE="uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links" \
+	&& $$COMPILE --python-version 3.11 --extra embedded \
+		pyproject.toml sdk/pyproject.toml requirements/dev.in -o requirements/dev.txt \
+	&& $$COMPILE --python-version 3.11 --extra embedded \
+		-c requirements/dev.txt pyproject.toml -o requirements/server.txt \
+	&& $$COMPILE --python-version 3.10 \
+		sdk/pyproject.toml requirements/sdk-py310.in -o requirements/sdk-py310.txt
+
+clean: ## remove .venv, builds and caches
+	rm -rf $(VENV) build dist sdk/dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Two steps: pip refuses an editable install among hashes. A .venv that is already there and new enough is kept.
+$(INSTALLED): requirements/dev.txt pyproject.toml sdk/pyproject.toml
+	@set -e; \
+	fits='import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'; \
+	if ! $(PY) -c "$$fits" 2>/dev/null; then \
+		for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3 python; do \
+			if "$$candidate" -c "$$fits" 2>/dev/null; then found=$$candidate; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then \
+			echo "Runstate needs Python 3.11 or newer with its venv module (Debian: apt install python3-venv);" >&2; \
+			echo "none was found. Name one: make PYTHON=/path/to/python3.11" >&2; \
+			exit 1; \
+		fi; \
+		echo "making $(VENV) with $$found"; \
+		"$$found" -m venv --clear $(VENV); \
+	fi
+	$(PY) -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(PY) -m pip install --quiet --no-deps --no-build-isolation -e ./sdk -e .
+	@touch $(INSTALLED)
