@@ -18,7 +18,7 @@ from runstate_server.embedded import EmbeddedError, EmbeddedPostgres
 from runstate_server.embedded.survivors import _survivors, stop_survivors
 from tests.support import machine
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.processes
 
 BINARIES = [pytest.param(None, id="wheel")]
 BINARIES += [pytest.param(path, id=f"system-{path.parent.name}") for path in machine.SYSTEM_POSTGRES]
