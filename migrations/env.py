@@ -1,7 +1,8 @@
 """Alembic's entry: runs the revisions on the connection that the migrator hands in.
 
-One runner at a time is the migrator's doing (an advisory lock); lock and statement time-outs are set here, so that a
-migration that meets a busy table fails and can be run again instead of stopping the whole service behind it.
+One runner at a time is the migrator's doing (an advisory lock); lock and statement time-outs are set here, so
+that a migration that meets a busy table fails and can be run again instead of stopping the whole service
+behind it.
 """
 
 from alembic import context

@@ -22,7 +22,8 @@ UP = (
       root_id uuid NOT NULL,
       path uuid[] NOT NULL,
       depth smallint NOT NULL,
-      stored text NOT NULL CONSTRAINT stored_known CHECK (stored IN ('ACTIVE', 'CANCELLED', 'COMPLETED', 'EXPIRED')),
+      stored text NOT NULL
+        CONSTRAINT stored_known CHECK (stored IN ('ACTIVE', 'CANCELLED', 'COMPLETED', 'EXPIRED')),
       effective text NOT NULL
         CONSTRAINT effective_known CHECK (effective IN ('ACTIVE', 'CANCELLED', 'COMPLETED', 'EXPIRED')),
       deadline timestamptz,
@@ -46,9 +47,13 @@ UP = (
     CREATE UNIQUE INDEX scopes_run_name ON runstate.scopes (space_id, run_name)
       WHERE run_name IS NOT NULL AND stored = 'ACTIVE'
     """,
-    "CREATE INDEX scopes_roots_newest ON runstate.scopes (space_id, created_at DESC, id DESC) WHERE depth = 0",
+    """
+    CREATE INDEX scopes_roots_newest ON runstate.scopes (space_id, created_at DESC, id DESC) WHERE depth = 0
+    """,
     "CREATE INDEX scopes_children_newest ON runstate.scopes (space_id, parent_id, created_at DESC, id DESC)",
-    "CREATE INDEX scopes_due ON runstate.scopes (deadline) WHERE effective = 'ACTIVE' AND deadline IS NOT NULL",
+    """
+    CREATE INDEX scopes_due ON runstate.scopes (deadline) WHERE effective = 'ACTIVE' AND deadline IS NOT NULL
+    """,
     """
     CREATE TABLE runstate.scope_tidies (
       space_id text COLLATE "C" NOT NULL,

@@ -37,7 +37,8 @@ UP = (
       CONSTRAINT failed_has_error CHECK (state <> 'FAILED' OR last_error IS NOT NULL)
     ) WITH (fillfactor = 80)
     """,
-    # expires_at is in no index, so renewals stay HOT; due_at follows it coarsely, written by grant and sweep alone.
+    # expires_at is in no index, so renewals stay HOT; due_at follows it coarsely, written by grant and sweep
+    # alone.
     "CREATE INDEX once_due ON runstate.once (due_at) WHERE state = 'HELD'",
     "CREATE INDEX once_held ON runstate.once (space_id, root_id) WHERE state = 'HELD'",
 )

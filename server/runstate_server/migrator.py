@@ -1,4 +1,5 @@
-"""`runstate migrate`: tables by alembic, functions by the installer, the role's settings; one runner at a time.
+"""`runstate migrate`: tables by alembic, functions by the installer, the role's settings; one runner at a
+time.
 
 Two replicas that start at once may both call it: the second waits for the first and finds nothing left to do.
 """
@@ -109,7 +110,8 @@ async def _apply_role_settings(connection: Any) -> None:
 
 
 def apply_role_settings(database_url: str) -> None:
-    """Give the connecting role its settings in this database: a clone of a migrated database comes without them."""
+    """Give the connecting role its settings in this database: a clone of a migrated database comes without
+    them."""
 
     async def apply() -> None:
         async with _alone(database_url) as connection:
@@ -119,7 +121,8 @@ def apply_role_settings(database_url: str) -> None:
 
 
 async def behind(connection: Any, *, test_clock: bool) -> str | None:
-    """Why this build cannot serve from this database, in one line that names the command; None when it can."""
+    """Why this build cannot serve from this database, in one line that names the command; None when it
+    can."""
     revision = None
     if await connection.fetchval("SELECT to_regclass('runstate.alembic_version') IS NOT NULL"):
         revision = await connection.fetchval("SELECT version_num FROM runstate.alembic_version")
@@ -127,7 +130,8 @@ async def behind(connection: Any, *, test_clock: bool) -> str | None:
         return "the database holds no Runstate tables; run `runstate migrate` first"
     known = {r.revision for r in ScriptDirectory.from_config(_config()).walk_revisions()}
     if revision in known and revision != head_revision():
-        return f"the database is at revision {revision}, this build needs {head_revision()}; run `runstate migrate`"
+        head = head_revision()
+        return f"the database is at revision {revision}, this build needs {head}; run `runstate migrate`"
     if not await install.is_installed(connection, install.schema_name(test_clock=test_clock)):
         return "the database lacks the functions of this build; run `runstate migrate`"
     return None

@@ -14,8 +14,8 @@ from sqlalchemy.sql import text
 
 from runstate_server.foundation import bounds
 
-# Settings of the role that calls the kernel (kernel.md, sections 2 and 4): bounded waits, and plans pinned to the
-# indexes, since one made while a table was empty would otherwise stay.
+# Settings of the role that calls the kernel (kernel.md, sections 2 and 4): bounded waits, and plans pinned to
+# the # indexes, since one made while a table was empty would otherwise stay.
 ROLE_SETTINGS: dict[str, str] = {
     "statement_timeout": f"{bounds.statement_timeout_ms}ms",
     "lock_timeout": f"{bounds.lock_timeout_ms}ms",
@@ -49,24 +49,27 @@ def with_database(dsn: str, name: str) -> str:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether this error means that the connection went away, or could not be had: the outcome may be unknown."""
+    """Whether this error means that the connection went away, or could not be had: the outcome may be
+    unknown."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_LOST_STATES)
     return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
 
 
 def is_rolled_back(error: BaseException) -> bool:
-    """Whether this error is a certain rollback that another try may clear: a deadlock's victim (40P01), a serialisation
-    failure (40001), a lock (55P03) or statement (57014) that took too long."""
+    """Whether this error is a certain rollback that another try may clear: a deadlock's victim (40P01), a
+    serialisation failure (40001), a lock (55P03) or statement (57014) that took too long."""
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40P01", "40001", "55P03", "57014")
 
 
 async def _no_reset(_: Any) -> None:
-    """Kernel calls leave no session state behind, so a connection goes back without the reset's round trip."""
+    """Kernel calls leave no session state behind, so a connection goes back without the reset's round
+    trip."""
 
 
 async def open_pool(dsn: str, *, size: int, named_statements: bool) -> Any:
-    """The pool of the kernel's calls: at most `size` connections, opened when needed. Makes no connection yet."""
+    """The pool of the kernel's calls: at most `size` connections, opened when needed. Makes no connection
+    yet."""
     return await asyncpg.create_pool(
         dsn,
         min_size=0,

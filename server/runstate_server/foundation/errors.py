@@ -15,6 +15,8 @@ class Retry(StrEnum):
 
 
 class Code(StrEnum):
+    """The codes that clients match on."""
+
     VALIDATION_FAILED = "VALIDATION_FAILED"
     UNAUTHENTICATED = "UNAUTHENTICATED"
     FORBIDDEN = "FORBIDDEN"
@@ -80,9 +82,10 @@ TABLE: dict[Code, Row] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Refusal(Exception):  # noqa: N818  a refusal is an answer, not a failure of the program
-    """An answer of the error table raised from Python. `status` is given only where HTTP wants another one (405, 413)."""
+    """An answer of the error table raised from Python. `status` is given only where HTTP wants another one
+    (405, 413)."""
 
     code: Code
     message: str
@@ -92,4 +95,5 @@ class Refusal(Exception):  # noqa: N818  a refusal is an answer, not a failure o
 
     @property
     def http_status(self) -> int:
+        """The status this refusal is sent with."""
         return self.status if self.status is not None else TABLE[self.code].status

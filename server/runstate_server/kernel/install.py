@@ -1,7 +1,7 @@
 """Gathers the floor's and the rooms' SQL and installs it into a schema named after its content.
 
-Old and new replicas run side by side, each calling the functions it was built with; a rollback needs no change of the
-database. The order is the ranks' order: a function may call what stands before it.
+Old and new replicas run side by side, each calling the functions it was built with; a rollback needs no
+change of the database. The order is the ranks' order: a function may call what stands before it.
 """
 
 import hashlib
@@ -34,6 +34,7 @@ def script(*, test_clock: bool = False) -> tuple[str, str]:
 
 
 def schema_name(*, test_clock: bool = False) -> str:
+    """The schema of this build's functions."""
     return script(test_clock=test_clock)[0]
 
 

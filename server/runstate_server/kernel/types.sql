@@ -7,7 +7,7 @@ CREATE TYPE kernel.reply AS (
   code     text,              -- null in a success; a code of the error table in a refusal; AGAIN: repeat the call
   facts    json,              -- small: the body of a success, {message, retryAfter?} of a refusal
   payload  text,              -- user JSON as it came; the server splices it into the body
-  wake     text[],            -- topics whose sleepers should look again
+  topics   text[],            -- after a change: whose sleepers should look again; else: what to sleep on before looking again
   changed  boolean,           -- whether anything was written
   replayed boolean,           -- the first outcome of an idempotency key, told again
   again_s  double precision,  -- seconds until time alone changes this answer; null: never
@@ -22,8 +22,8 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION kernel.done(p_status int, p_facts json, p_wake text[]) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(p_status, NULL, p_facts, NULL, p_wake, true, false, NULL, NULL)::kernel.reply
+CREATE FUNCTION kernel.done(p_status int, p_facts json, p_topics text[]) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
+  SELECT ROW(p_status, NULL, p_facts, NULL, p_topics, true, false, NULL, NULL)::kernel.reply
 $$;
 
 -- An answer that changed nothing; p_again_s says after how many seconds a sleeper should look again by itself.
@@ -41,7 +41,7 @@ CREATE FUNCTION kernel.wire_time(p_at timestamptz) RETURNS text LANGUAGE sql STA
   SELECT pg_catalog.to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 $$;
 
--- The name of a wake-up topic; wakeups/bus.py computes the same. Hashed, for keys may be long and NOTIFY may not.
+-- The name of a wake-up topic. Hashed, for keys may be long and NOTIFY may not.
 CREATE FUNCTION kernel.topic(p_kind text, p_space text, p_id text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT p_kind || ':' || pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(
     pg_catalog.convert_to(p_space || E'\x1f' || p_id, 'UTF8')), 'hex'), 24)

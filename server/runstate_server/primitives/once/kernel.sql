@@ -120,6 +120,7 @@ DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_effective text;
   v_deadline timestamptz;
+  v_root uuid;
   v_state text := 'OPEN';
   v_attempts int := 0;
   v_result text;
@@ -128,7 +129,8 @@ DECLARE
   v_expires_at timestamptz;
   v_reply kernel.reply;
 BEGIN
-  SELECT kernel.effective_at(s.effective, s.effective_deadline, v_now), s.effective_deadline INTO v_effective, v_deadline
+  SELECT kernel.effective_at(s.effective, s.effective_deadline, v_now), s.effective_deadline, s.root_id
+    INTO v_effective, v_deadline, v_root
     FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_scope;
   IF NOT FOUND THEN
     RETURN kernel.no_scope(p_scope);
@@ -147,6 +149,7 @@ BEGIN
     v_reply.facts := pg_catalog.json_strip_nulls(pg_catalog.json_build_object('state', 'HELD', 'attempts', v_attempts,
       'holder', v_holder, 'leaseExpiresAt', kernel.wire_time(v_expires_at), 'lastError', v_error));
     v_reply.again_s := LEAST(v_reply.again_s, kernel.seconds_until(v_deadline, v_now));
+    v_reply.topics := ARRAY[kernel.once_topic(p_space, p_scope, p_key), kernel.topic('scope', p_space, v_root::text)];
   END IF;
   RETURN v_reply;
 END $$;

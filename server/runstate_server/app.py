@@ -1,0 +1,284 @@
+"""Builds the app: the one list of rooms, the key check, the error handlers, the pool, the bus, the sweeps,
+the drain."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
+from types import FrameType
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from runstate_server import __version__, migrator
+from runstate_server.foundation import bounds, db
+from runstate_server.foundation.errors import Code, Refusal
+from runstate_server.kernel import install
+from runstate_server.kernel.call import Kernel
+from runstate_server.primitives.once.routes import router as once
+from runstate_server.primitives.scopes.routes import router as scopes
+from runstate_server.primitives.spaces import kernel as spaces
+from runstate_server.settings import Settings, load
+from runstate_server.sweeps.loop import Sequencer, Sweeper
+from runstate_server.sweeps.schedule import sweeps
+from runstate_server.wakeups.bus import Bus
+from runstate_server.web import caller, front, replies
+from runstate_server.web.exchange import Floor
+from runstate_server.web.longpoll import Drain, LongPolls
+from runstate_server.web.metrics import Gauges
+
+ROOMS = (scopes, once)
+log = logging.getLogger("runstate")
+
+
+class BehindError(Exception):
+    """This database cannot be served from; the text is one line that says which command to run."""
+
+
+class Service:
+    """Everything of one process that lives as long as it serves."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.drain = Drain()
+        self.schema = install.schema_name(test_clock=settings.test_clock)
+        self.registry = CollectorRegistry()
+        self.traffic = front.Traffic(self.registry)
+        self.keys = caller.KeyRing(self._find_key)
+        self._replica = uuid.uuid4()
+        self.pool: Any = None
+        self.kernel: Kernel
+        self.bus: Bus
+        self.sequencer: Sequencer
+        self.sweeper: Sweeper
+        self.floor: Floor
+        self._alive: asyncio.Task[None]
+
+    async def open(self) -> None:
+        """Open the pool; it makes no connection yet."""
+        s = self.settings
+        self.pool = await db.open_pool(s.database_dsn, size=s.pool_size, named_statements=s.named_statements)
+
+    async def start(self) -> None:
+        """Open the pool, check the database, begin the background work. Raises BehindError."""
+        s = self.settings
+        await self.open()
+        self.kernel = Kernel(
+            self.pool, schema=self.schema, outage_wait_s=s.outage_wait_s, committed=self._committed
+        )
+        self.bus = Bus(s.listen_dsn if s.notify else None, tick=self._tick, tick_s=s.tick_s)
+        self.sequencer = Sequencer(self.kernel)
+        self.sweeper = Sweeper(
+            self.kernel,
+            sweeps(retention_days=s.retention_days),
+            interval_s=s.sweep_s,
+            wake=self._committed,
+        )
+        engine = db.open_engine(s.database_dsn, named_statements=s.named_statements)
+        polls = LongPolls(self.bus, self.drain)
+        self.floor = Floor(self.kernel, polls, engine)
+        self.registry.register(Gauges(self.pool, polls, self.bus, self.sweeper, self.sequencer))
+        await self.check()
+        if s.bootstrap_space_id is not None and s.bootstrap_api_key is not None:
+            await spaces.bootstrap(
+                self.kernel, space_id=s.bootstrap_space_id, api_key=s.bootstrap_api_key.get_secret_value()
+            )
+        self.bus.start()
+        self.sequencer.start()
+        self.sweeper.start()
+        self._alive = asyncio.create_task(self._live(), name="replica")
+
+    async def stop(self) -> None:
+        """End the background work, then the connections; bounded."""
+        self._alive.cancel()
+        await asyncio.gather(self._alive, return_exceptions=True)
+        await self.sweeper.stop()
+        await self.sequencer.stop()
+        await self.bus.stop()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self.kernel.step("replica_gone", self._replica), 1.0)
+        await self.floor.engine.dispose()
+        try:
+            await asyncio.wait_for(self.pool.close(), 2.0)
+        except TimeoutError:
+            self.pool.terminate()
+
+    async def ready(self) -> str | None:
+        """Why this replica should get no traffic; None when it should."""
+        if self.drain.draining:
+            return "draining"
+        try:
+            async with self.pool.acquire(timeout=2.0) as connection:
+                return await migrator.behind(connection, test_clock=self.settings.test_clock)
+        except Exception as error:
+            if not db.is_lost(error) and not db.is_rolled_back(error):
+                raise
+            return "the database is away"
+
+    async def check(self) -> None:
+        """Raises BehindError when this build cannot serve from the database, or it stays away for half a
+        minute."""
+        deadline = asyncio.get_running_loop().time() + 30.0
+        while True:
+            try:
+                async with self.pool.acquire(timeout=bounds.connect_timeout_s) as connection:
+                    reason = await migrator.behind(connection, test_clock=self.settings.test_clock)
+                break
+            except Exception as error:
+                if not db.is_lost(error) or asyncio.get_running_loop().time() > deadline:
+                    raise BehindError(
+                        f"the database cannot be reached: {type(error).__name__}: {error}"
+                    ) from error
+            await asyncio.sleep(0.5)
+        if reason is not None:
+            raise BehindError(reason)
+
+    async def _find_key(self, digest: bytes) -> caller.KnownKey:
+        reply = await spaces.find_key(self.kernel, digest)
+        if reply.code is not None:
+            raise replies.refusal_of(reply)
+        return caller.known_key(reply.facts)
+
+    def _committed(self, topics: Sequence[str]) -> None:
+        self.bus.wake(topics)
+        self.sequencer.nudge()
+
+    async def _tick(self, names: list[str], seen: list[int], limit: int) -> list[Any]:
+        return await self.kernel.rows("journal_tick", names, seen, limit)
+
+    async def _live(self) -> None:
+        """Say every few seconds that this replica is alive, and learn how many are."""
+        while True:
+            try:
+                self.bus.replicas = (await self.kernel.step("replica_seen", self._replica, self.schema))[0]
+            except Exception as error:
+                if not db.is_lost(error) and not db.is_rolled_back(error):
+                    log.exception("the replica row could not be written")
+            await asyncio.sleep(5.0)
+
+
+async def reason_not_to_serve(settings: Settings) -> str | None:
+    """Why `serve` would refuse this database, in one line; None when it would not. Waits a while for one that
+    is away."""
+    service = Service(settings)
+    await service.open()
+    try:
+        await service.check()
+    except BehindError as error:
+        return str(error)
+    finally:
+        service.pool.terminate()
+    return None
+
+
+def drain_on_sigterm(service: Service) -> None:
+    """Begin the drain at the first SIGTERM, before uvicorn hears of it: its own shutdown waits for open
+    polls, and closes the sockets. The second signal goes straight through."""
+    before = signal.getsignal(signal.SIGTERM)
+    loop = asyncio.get_running_loop()
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        return
+
+    def hook(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, before)
+        loop.call_soon_threadsafe(service.drain.event.set)
+        loop.call_soon_threadsafe(loop.call_later, service.settings.drain_grace_s, before, number, frame)
+
+    signal.signal(signal.SIGTERM, hook)
+
+
+def create_app(settings: Settings | None = None) -> ASGIApp:
+    """The ASGI app of one process, as uvicorn's factory."""
+    return build(Service(settings or load()))
+
+
+def build(service: Service) -> front.Front:
+    """The app around a service; `app.app` is FastAPI's own, for its routes and document."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        app.state.floor = service.floor
+        drain_on_sigterm(service)
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    app = FastAPI(
+        title="Runstate",
+        version=__version__,
+        lifespan=lifespan,
+        redoc_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,
+    )
+    app.exception_handler(Refusal)(_refused)
+    app.exception_handler(RequestValidationError)(_invalid)
+    app.exception_handler(HTTPException)(_http)
+    for room in ROOMS:
+        app.include_router(room)
+    _add_probes(app, service)
+    return front.Front(app, keys=service.keys, traffic=service.traffic)
+
+
+def _add_probes(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", tags=["probes"])
+    async def healthz() -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["probes"])
+    async def readyz() -> Response:
+        """The database is reachable, its schema is this build's, and the replica is not draining."""
+        reason = await service.ready()
+        if reason is not None:
+            raise Refusal(Code.UNAVAILABLE, f"not ready: {reason}", retry_after_s=1)
+        return replies.plain({"status": "ready"})
+
+    @app.get("/metrics", tags=["probes"], response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Counts and gauges in Prometheus' text form."""
+        return PlainTextResponse(generate_latest(service.registry), media_type="text/plain; version=0.0.4")
+
+
+def _id_of(request: Request) -> str:
+    return str(request.scope["runstate.request_id"])
+
+
+async def _refused(request: Request, error: Refusal) -> Response:
+    return replies.error(error, _id_of(request))
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    """Pydantic's findings in one line that names the fields; what the client sent is not repeated."""
+    return replies.error(Refusal(Code.VALIDATION_FAILED, front.findings(error.errors())), _id_of(request))
+
+
+async def _http(request: Request, error: HTTPException) -> Response:
+    """Unknown paths and wrong methods, in the envelope."""
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        refusal = Refusal(Code.NOT_FOUND, "there is no such path")
+    else:
+        refusal = Refusal(
+            Code.VALIDATION_FAILED,
+            _why_not(request.method, error),
+            status=error.status_code,
+            headers=dict(error.headers or {}),
+        )
+    return replies.error(refusal, _id_of(request))
+
+
+def _why_not(method: str, error: HTTPException) -> str:
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{method} is not possible on this path"
+    return str(error.detail)

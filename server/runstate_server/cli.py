@@ -1,0 +1,230 @@
+"""`runstate dev | serve | migrate`: arguments, signals and one clear line for what a person can mend."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from runstate_server import __version__
+
+if TYPE_CHECKING:
+    from runstate_server.settings import Settings
+
+_DEV_SPACE = "dev"
+_KEY_FILE = "api-key"
+_GRACEFUL_S = 8
+_BACKLOG = 1024
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns: the exit status."""
+    from runstate_server.embedded import EmbeddedError
+    from runstate_server.settings import SettingsError
+
+    parser = _parser()
+    options = parser.parse_args(argv)
+    with _terminable():
+        try:
+            return int(options.run(options))
+        except (SettingsError, EmbeddedError) as error:
+            _fail(str(error))
+        except KeyboardInterrupt:
+            return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="runstate", description="The Runstate coordination server.")
+    parser.add_argument("--version", action="version", version=f"runstate {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    dev = commands.add_parser(
+        "dev", help="server with a PostgreSQL of its own in a data folder, one space and one key"
+    )
+    dev.add_argument("--port", type=int, help="TCP port (default: RUNSTATE_PORT, else 8080)")
+    dev.add_argument(
+        "--data-dir", type=Path, help="folder of the database and the key (default: RUNSTATE_DATA_DIR)"
+    )
+    dev.set_defaults(run=_dev)
+    serve = commands.add_parser("serve", help="one replica on the database of RUNSTATE_DATABASE_URL")
+    serve.add_argument("--host", help="address to listen on (default: RUNSTATE_HOST, else 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="TCP port (default: RUNSTATE_PORT, else 8080)")
+    serve.set_defaults(run=_serve)
+    migrate = commands.add_parser(
+        "migrate", help="bring the database of RUNSTATE_DATABASE_URL to this build; harmless to repeat"
+    )
+    migrate.set_defaults(run=_migrate)
+    return parser
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"runstate: {message}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+# SIGTERM before and after serving. While uvicorn serves it handles the signal itself; when it is done it
+# raises the # signal again, which must then not end this process before it has stopped its database.
+_serving = False
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    def terminate(_signal: int, _frame: FrameType | None) -> None:
+        if not _serving:
+            raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The listening socket, taken before anything is started."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        _fail(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port or RUNSTATE_PORT"
+        )
+    listener.set_inheritable(True)
+    return listener
+
+
+def _run_server(settings: "Settings", listener: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT; returns when the last connection is closed or its time is up."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from runstate_server import app
+
+    global _serving  # noqa: PLW0603  one process, one state of its signals
+    one = settings.workers == 1
+    config = uvicorn.Config(
+        app.build(app.Service(settings)) if one else "runstate_server.app:create_app",
+        factory=not one,
+        workers=settings.workers,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=_GRACEFUL_S,
+    )
+    _serving = True
+    try:
+        if one:
+            server = uvicorn.Server(config)
+            server.run(sockets=[listener])
+            if not server.started:
+                raise SystemExit(1)
+        else:
+            Multiprocess(config, [listener]).run()
+    finally:
+        _serving = False
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from runstate_server import app
+    from runstate_server.foundation import logs
+    from runstate_server.settings import load
+
+    settings = load(host=options.host, port=options.port)
+    logs.configure(settings.log_format, settings.log_level)
+    reason = asyncio.run(app.reason_not_to_serve(settings))
+    if reason is not None:
+        _fail(reason)
+    if settings.workers > 1:
+        os.environ["RUNSTATE_HOST"], os.environ["RUNSTATE_PORT"] = settings.host, str(settings.port)
+    listener = _listen(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    print(f"runstate {__version__} serves on http://{host}:{port}", flush=True)
+    _run_server(settings, listener)
+    return 0
+
+
+def _migrate(_options: argparse.Namespace) -> int:
+    from runstate_server import migrator
+    from runstate_server.foundation import logs
+    from runstate_server.settings import load
+
+    settings = load()
+    logs.configure(settings.log_format, settings.log_level)
+    try:
+        migrator.migrate(settings.database_dsn, test_clock=settings.test_clock)
+    except migrator.MigrationError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"the database cannot be reached: {error}")
+    print(f"the database is at revision {migrator.head_revision()}")
+    return 0
+
+
+def _dev(options: argparse.Namespace) -> int:
+    from runstate_server import migrator
+    from runstate_server.embedded import EmbeddedPostgres, default_data_dir
+    from runstate_server.foundation import logs
+    from runstate_server.settings import load
+
+    given = load(port=options.port, data_dir=options.data_dir)
+    logs.configure(given.log_format, given.log_level)
+    folder = given.data_dir or default_data_dir()
+    listener = _listen("127.0.0.1", given.port)
+    postgres = EmbeddedPostgres(folder, pg_bin=given.pg_bin)
+    postgres.start()
+    try:
+        migrator.migrate(postgres.url)
+        settings = load(
+            database_url=postgres.url,
+            host="127.0.0.1",
+            port=given.port,
+            workers=1,
+            bootstrap_space_id=given.bootstrap_space_id or _DEV_SPACE,
+            bootstrap_api_key=given.bootstrap_api_key or _dev_key(folder),
+        )
+        _print_dev(settings, listener.getsockname()[1], folder)
+        _run_server(settings, listener)
+    finally:
+        postgres.stop()
+    return 0
+
+
+def _dev_key(folder: Path) -> str:
+    """The key of this data folder, made at the first start, readable by its owner alone."""
+    path = folder / _KEY_FILE
+    try:
+        return path.read_text("utf-8").strip()
+    except FileNotFoundError:
+        key = "rs_" + secrets.token_urlsafe(30)
+        partial = path.with_suffix(".new")
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(key + "\n")
+        partial.replace(path)
+        return key
+
+
+def _print_dev(settings: "Settings", port: int, folder: Path) -> None:
+    key = settings.bootstrap_api_key.get_secret_value() if settings.bootstrap_api_key else ""
+    print(f"Runstate serves on http://127.0.0.1:{port} (data in {folder}). Paste this into another shell:\n")
+    print(f"  export RUNSTATE_BASE_URL=http://127.0.0.1:{port}")
+    print(f"  export RUNSTATE_SPACE_ID={settings.bootstrap_space_id}")
+    print(f"  export RUNSTATE_API_KEY={key}\n")
+    print("Ctrl-C stops it.", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

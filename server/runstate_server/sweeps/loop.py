@@ -1,0 +1,158 @@
+"""Runs the sweeps and the sequencer of this replica. Both are steps that any number of replicas may take at
+once; what correctness needs happens in the calls themselves."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from runstate_server.foundation import bounds, db
+from runstate_server.sweeps.schedule import Sweep
+
+log = logging.getLogger("runstate.sweeps")
+_REPLICA_EVERY_S = 5.0
+_FLOOR_KEEPS_S = 60.0
+
+
+class Steps(Protocol):
+    """What the loops need of the kernel."""
+
+    async def step(self, function: str, *args: Any) -> Any:
+        """One row of one function."""
+
+
+def _passing(error: Exception) -> bool:
+    """Whether the next round may simply try again."""
+    return db.is_lost(error) or db.is_rolled_back(error)
+
+
+class Sweeper:
+    """Runs every sweep at its cadence until stopped; `lag_s` says how late each one started last."""
+
+    def __init__(
+        self,
+        kernel: Steps,
+        sweeps: Sequence[Sweep],
+        *,
+        interval_s: float,
+        wake: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._kernel = kernel
+        self._sweeps = sweeps
+        self._interval_s = interval_s
+        self._wake = wake
+        self._task: asyncio.Task[None] | None = None
+        self.lag_s: dict[str, float] = {}
+        self.swept: dict[str, int] = {s.function: 0 for s in sweeps}
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        self._task = asyncio.create_task(self._loop(), name="sweeps")
+
+    async def stop(self) -> None:
+        """End; a step under way is cancelled and rolled back."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _loop(self) -> None:
+        turn = 0
+        due_at = time.monotonic()
+        while True:
+            for sweep in self._sweeps:
+                if turn % sweep.every == 0:
+                    self.lag_s[sweep.function] = max(0.0, time.monotonic() - due_at)
+                    await self._run(sweep)
+            turn += 1
+            due_at = max(due_at + self._interval_s, time.monotonic())
+            await asyncio.sleep(max(0.0, due_at - time.monotonic()))
+
+    async def _run(self, sweep: Sweep) -> None:
+        """Steps until one does not fill its batch, at most ten in a row, so that one duty never holds up the
+        others."""
+        for _ in range(10):
+            try:
+                row = await self._kernel.step(sweep.function, sweep.batch, *sweep.args)
+            except Exception as error:
+                if not _passing(error):
+                    log.exception("sweep %s failed", sweep.function)
+                return
+            count = row[0]
+            if count:
+                self.swept[sweep.function] += count
+                log.debug("sweep %s finished %d", sweep.function, count)
+            if row.get("wake"):
+                self._wake(row["wake"])
+            if count < sweep.batch:
+                return
+
+
+class Sequencer:
+    """Numbers committed events: woken by this replica's own commits, else once a second for those of replicas
+    that died.
+
+    The floor keeps a step flat while dead rows cannot be cleaned away (a long snapshot elsewhere): it trails
+    a minute behind what was seen, and once a minute a step looks without it, so a straggler below it is late,
+    never lost.
+    """
+
+    def __init__(self, kernel: Steps) -> None:
+        self._kernel = kernel
+        self._dirty = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._floors: list[tuple[float, int]] = []
+        self._floor = 0
+        self._looked_whole_at = 0.0
+        self.moved = 0
+
+    def nudge(self) -> None:
+        """Something was committed here."""
+        self._dirty.set()
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        self._task = asyncio.create_task(self._loop(), name="sequencer")
+
+    async def stop(self) -> None:
+        """End; a step under way is cancelled and rolled back."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _loop(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._dirty.wait(), timeout=1.0)
+            self._dirty.clear()
+            try:
+                moved = await self.step()
+                while moved >= bounds.sequencer_batch:
+                    moved = await self.step()
+                if moved < 0:
+                    self._dirty.set()  # the other replica's step may have looked before our commit
+            except Exception as error:
+                if not _passing(error):
+                    log.exception("the sequencer failed")
+                await asyncio.sleep(0.2)
+                self._dirty.set()
+            await asyncio.sleep(bounds.sequencer_pause_s)
+
+    async def step(self) -> int:
+        """Move one batch; returns how many, -1 when another replica is at it."""
+        now = time.monotonic()
+        whole = now - self._looked_whole_at > _FLOOR_KEEPS_S
+        row = await self._kernel.step("journal_step", bounds.sequencer_batch, 0 if whole else self._floor)
+        if row["moved"] >= 0:
+            if whole:
+                self._looked_whole_at = now
+            self.moved += row["moved"]
+            self._raise_floor(now, row["last_seq"])
+        return int(row["moved"])
+
+    def _raise_floor(self, now: float, last_seq: int) -> None:
+        if not self._floors or self._floors[-1][1] < last_seq:
+            self._floors.append((now, last_seq))
+        while self._floors and self._floors[0][0] < now - _FLOOR_KEEPS_S:
+            self._floor = self._floors.pop(0)[1]

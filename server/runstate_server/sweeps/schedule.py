@@ -1,0 +1,25 @@
+"""The one list of sweeps: which function, how often, how much at a time."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """`function(batch, *args)` is repeated while it fills its batch, then rests for `every` rounds of the
+    sweep interval. It returns a count, and topics to wake where it ends leases or scopes."""
+
+    function: str
+    batch: int
+    every: int = 1
+    args: tuple[int, ...] = ()
+
+
+def sweeps(*, retention_days: int) -> tuple[Sweep, ...]:
+    """All sweeps of this build."""
+    return (
+        Sweep("once_sweep", 200),
+        Sweep("scope_sweep", 100),
+        Sweep("scope_tidy_sweep", 500),
+        Sweep("idempotency_sweep", 1, every=600),
+        Sweep("journal_sweep", 500, every=60, args=(retention_days,)),
+    )

@@ -1,0 +1,224 @@
+"""Wake-ups: topics, the sleepers of this process, the coalesced NOTIFY to other replicas, the listener, the
+slow tick.
+
+Subscribe, look, sleep; after any wake look again. A wake-up may be lost (a replica dies, a connection hangs):
+the slow tick finds in the journal what was missed, one statement for all sleepers of the replica.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from runstate_server.foundation import bounds, db
+
+CHANNEL = "runstate"
+log = logging.getLogger("runstate.wakeups")
+
+# (spaces, numbers last seen) → rows (space_id, num, topics or None)
+Tick = Callable[[list[str], list[int], int], Awaitable[list[Any]]]
+
+
+class Sleeper:
+    """One long poll: set when any of its topics was woken since `clear`."""
+
+    __slots__ = ("event", "space_id", "topics")
+
+    def __init__(self, space_id: str, topics: tuple[str, ...]) -> None:
+        self.space_id = space_id
+        self.topics = topics
+        self.event = asyncio.Event()
+
+
+class Bus:
+    """The bus of one process. `wake` is called after a commit and returns at once."""
+
+    def __init__(self, dsn: str | None, *, tick: Tick, tick_s: float) -> None:
+        self._dsn = dsn
+        self._tick = tick
+        self._tick_s = tick_s
+        self._origin = uuid.uuid4().hex[:12]
+        self._sleepers: defaultdict[str, set[Sleeper]] = defaultdict(set)
+        self._spaces: dict[str, int] = {}  # sleepers per space
+        self._seen: dict[str, int] = {}  # journal number per space at the last tick
+        self._outgoing: set[str] = set()
+        self._outgoing_set = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.replicas = 1
+        self.listening = False
+        self.woken_by = {"commit": 0, "notify": 0, "tick": 0, "reconnect": 0}
+
+    @contextlib.contextmanager
+    def subscribe(self, space_id: str, topics: Iterable[str]) -> Iterator[Sleeper]:
+        """Register before looking, so that nothing falls between the look and the sleep."""
+        sleeper = Sleeper(space_id, tuple(topics))
+        for name in sleeper.topics:
+            self._sleepers[name].add(sleeper)
+        self._spaces[space_id] = self._spaces.get(space_id, 0) + 1
+        try:
+            yield sleeper
+        finally:
+            for name in sleeper.topics:
+                self._sleepers[name].discard(sleeper)
+                if not self._sleepers[name]:
+                    del self._sleepers[name]
+            self._spaces[space_id] -= 1
+            if not self._spaces[space_id]:
+                del self._spaces[space_id]
+                self._seen.pop(space_id, None)
+
+    @property
+    def sleeping(self) -> int:
+        """How many long polls sleep in this process."""
+        return sum(self._spaces.values())
+
+    def wake(self, topics: Sequence[str]) -> None:
+        """Wake this process's sleepers now and the other replicas' within a few milliseconds."""
+        self._wake_here(topics, "commit")
+        if topics and self._dsn is not None:
+            self._outgoing.update(topics)
+            self._outgoing_set.set()
+
+    def wake_everybody(self, why: str) -> None:
+        """Let every sleeper look again: after a reconnect, and at a drain."""
+        self._wake_here(list(self._sleepers), why)
+
+    def start(self) -> None:
+        """Begin ticking, notifying and listening, on the running loop."""
+        self._tasks.append(asyncio.create_task(self._tick_loop(), name="wakeups-tick"))
+        if self._dsn is not None:
+            self._tasks.append(asyncio.create_task(self._notify_loop(self._dsn), name="wakeups-notify"))
+            self._tasks.append(asyncio.create_task(self._listen_loop(self._dsn), name="wakeups-listen"))
+
+    async def stop(self) -> None:
+        """End all three; sleepers are left to their own bounds."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _wake_here(self, topics: Iterable[str], why: str) -> None:
+        for name in topics:
+            for sleeper in self._sleepers.get(name, ()):
+                if not sleeper.event.is_set():
+                    self.woken_by[why] += 1
+                    sleeper.event.set()
+
+    # -- to other replicas -------------------------------------------------------------------------------
+
+    @property
+    def _pace_s(self) -> float:
+        """NOTIFY costs every listener a delivery, replicas² times the rate: fewer the more replicas there
+        are."""
+        return 0.005 if self.replicas <= 4 else 0.001 * self.replicas  # noqa: PLR2004  measured in kernel.md, 12
+
+    async def _notify_loop(self, dsn: str) -> None:
+        """Send distinct topics on a connection of its own: NOTIFY in the hot transactions halves their
+        rate."""
+        connection: Any = None
+        try:
+            while True:
+                await self._outgoing_set.wait()
+                await asyncio.sleep(self._pace_s)
+                self._outgoing_set.clear()
+                topics, self._outgoing = self._outgoing, set()
+                try:
+                    if connection is None or connection.is_closed():
+                        connection = await db.connect(dsn)
+                    for payload in _payloads(self._origin, topics):
+                        await connection.execute(
+                            "SELECT pg_notify($1, $2)", CHANNEL, payload, timeout=bounds.listener_timeout_s
+                        )
+                except Exception as error:
+                    if not db.is_lost(error) and not db.is_rolled_back(error):
+                        raise
+                    log.warning(
+                        "notify lost %d topics (%s); the tick repairs it", len(topics), type(error).__name__
+                    )
+                    await _close(connection)
+                    connection = None
+                    await asyncio.sleep(0.2)
+        finally:
+            await _close(connection)
+
+    async def _listen_loop(self, dsn: str) -> None:
+        """Listen, with a heartbeat, since a black-holed connection looks healthy; reconnect for ever."""
+        connection: Any = None
+        pause = 0.1
+        while True:
+            try:
+                connection = await db.connect(dsn)
+                await connection.add_listener(CHANNEL, self._heard)
+                self.listening = True
+                pause = 0.1
+                self.wake_everybody("reconnect")
+                while True:
+                    await asyncio.sleep(bounds.listener_heartbeat_s)
+                    await connection.fetchval("SELECT 1", timeout=bounds.listener_timeout_s)
+            except asyncio.CancelledError:
+                await _close(connection)
+                raise
+            except Exception as error:
+                if not db.is_lost(error) and not db.is_rolled_back(error):
+                    log.exception("the listener failed")
+                else:
+                    log.warning("the listener lost its connection (%s)", type(error).__name__)
+            self.listening = False
+            await _close(connection)
+            connection = None
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        origin, _, topics = payload.partition(" ")
+        if origin != self._origin:
+            self._wake_here(topics.split(" "), "notify")
+
+    # -- the slow tick -----------------------------------------------------------------------------------
+
+    async def _tick_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_s)
+            spaces = list(self._spaces)
+            if not spaces:
+                continue
+            try:
+                rows = await self._tick(
+                    spaces, [self._seen.get(s, -1) for s in spaces], bounds.tick_events_max
+                )
+            except Exception as error:
+                if not db.is_lost(error) and not db.is_rolled_back(error):
+                    log.exception("the tick failed")
+                continue
+            self._ticked(rows)
+
+    def _ticked(self, rows: list[Any]) -> None:
+        for row in rows:
+            space_id, topics = row["space_id"], row["topics"]
+            first = space_id not in self._seen
+            if space_id in self._spaces:
+                self._seen[space_id] = row["num"]
+            if first or topics is None:
+                # Nothing is known of what this space's sleepers may have missed: all look again.
+                topics = [t for t, who in self._sleepers.items() if any(s.space_id == space_id for s in who)]
+            self._wake_here(topics, "tick")
+
+
+def _payloads(origin: str, topics: Iterable[str]) -> Iterator[str]:
+    """Topics packed into as few NOTIFY payloads as their limit allows."""
+    payload = origin
+    for name in topics:
+        if len(payload) + 1 + len(name) > bounds.notify_payload_bytes_max:
+            yield payload
+            payload = origin
+        payload += " " + name
+    if payload != origin:
+        yield payload
+
+
+async def _close(connection: Any) -> None:
+    if connection is not None:
+        with contextlib.suppress(Exception):
+            await connection.close(timeout=bounds.listener_timeout_s)

@@ -1,0 +1,66 @@
+"""The types of the wire: names, keys, holders, leases, waits, instants. Every bound is in
+foundation/bounds.py."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from runstate_server.foundation import bounds
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_INSTANT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not contain NUL")
+    return value
+
+
+def _cut(value: str) -> str:
+    """Error and reason texts are never refused for their content."""
+    return value.replace("\0", "�")[: bounds.text_chars_max]
+
+
+def parse_instant(value: Any) -> datetime:
+    """RFC 3339 with any offset and precision, as UTC; without an offset it is refused."""
+    match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("must be an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z")
+    *_, fraction, offset = match.groups()
+    micros = (fraction or "0")[:6].ljust(6, "0")
+    zone = "+00:00" if offset in "Zz" else offset
+    second = match.group(6)
+    leap = second == "60"
+    text = f"{value[:10]}T{value[11:17]}{'59' if leap else second}.{micros}{zone}"
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("is no instant of the calendar") from None
+
+
+def _query_integer(value: Any) -> Any:
+    """Query values are texts; only plain decimal digits are a number."""
+    if isinstance(value, str):
+        if not _INTEGER.fullmatch(value):
+            raise ValueError("must be a whole number")
+        return int(value)
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=bounds.name_chars_max), AfterValidator(_no_nul)]
+Key = Annotated[str, Field(min_length=1, max_length=bounds.key_chars_max), AfterValidator(_no_nul)]
+Holder = Annotated[str, Field(min_length=1, max_length=bounds.holder_chars_max), AfterValidator(_no_nul)]
+Id = Annotated[str, Field(max_length=1_000)]
+Token = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_no_nul)]
+Text = Annotated[str, AfterValidator(_cut)]
+LeaseSeconds = Annotated[float, Field(ge=bounds.lease_s_min, le=bounds.lease_s_max, allow_inf_nan=False)]
+WaitMs = Annotated[int, BeforeValidator(_query_integer), Field(ge=0, le=bounds.wait_ms_max)]
+PageLimit = Annotated[int, BeforeValidator(_query_integer), Field(ge=1, le=bounds.page_max)]
+Instant = Annotated[
+    datetime, BeforeValidator(parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
+]

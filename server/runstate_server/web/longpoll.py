@@ -1,0 +1,110 @@
+"""Long polls: look, sleep on topics holding nothing, look again.
+
+A sleeper wakes by a topic, by the instant at which time alone changes the answer, by the end of its wait, by
+the drain of the replica, and by its client hanging up. The client is looked for immediately before every look
+that could grant.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from runstate_server.kernel.call import Reply
+from runstate_server.wakeups.bus import Bus
+
+# An instant given by the database is slept past by this much, so that the look finds it passed.
+_PAST_S: Final = 0.005
+
+Probe = Callable[[], Awaitable[Reply]]
+
+
+class ClientGone(Exception):  # noqa: N818  not an error: nobody is left to answer
+    """The caller hung up; nothing was granted for it."""
+
+
+@dataclass(slots=True)
+class Drain:
+    """Set when this replica is stopping: long polls are answered at once."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def draining(self) -> bool:
+        """Whether this replica is stopping."""
+        return self.event.is_set()
+
+
+@dataclass(slots=True)
+class LongPolls:
+    """The long polls of one process; `open` counts those asleep or looking."""
+
+    bus: Bus
+    drain: Drain
+    open: int = 0
+
+    async def wait_until(
+        self,
+        probe: Probe,
+        *,
+        space_id: str,
+        wait_s: float,
+        receive: Callable[[], Awaitable[Any]],
+        ready: Callable[[Reply], bool],
+    ) -> Reply:
+        """The first reply that is `ready`, or the last one when the wait ends; with wait_s = 0 one look. A
+        reply that is not ready names the topics to sleep on. Raises ClientGone when the client hangs up
+        first."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + wait_s
+        reply = await probe()
+        if wait_s <= 0 or ready(reply):
+            return reply
+        self.open += 1
+        try:
+            async with _hangup(receive) as gone:
+                with self.bus.subscribe(space_id, reply.topics) as sleeper:
+                    while not self.drain.draining:
+                        if gone.done():
+                            raise ClientGone
+                        sleeper.event.clear()
+                        reply = await probe()
+                        left_s = ends_at - loop.time()
+                        if ready(reply) or left_s <= 0:
+                            break
+                        if reply.again_s is not None:
+                            left_s = min(left_s, reply.again_s + _PAST_S)
+                        await self._sleep(sleeper.event, gone, left_s)
+            return reply
+        finally:
+            self.open -= 1
+
+    async def _sleep(self, woken: asyncio.Event, gone: asyncio.Future[None], for_s: float) -> None:
+        """Until woken, gone, draining or for_s seconds have passed."""
+        waits: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(woken.wait()),
+            asyncio.ensure_future(self.drain.event.wait()),
+        ]
+        try:
+            await asyncio.wait([*waits, gone], timeout=for_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+@contextlib.asynccontextmanager
+async def _hangup(receive: Callable[[], Awaitable[Any]]) -> AsyncIterator[asyncio.Future[None]]:
+    """A future that is done once the client has disconnected. The request's body has been read before."""
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    task = asyncio.ensure_future(watch())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

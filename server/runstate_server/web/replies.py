@@ -1,0 +1,71 @@
+"""Kernel reply → response. Every body that leaves the server is made here, error envelopes included."""
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from runstate_server.foundation.errors import TABLE, Code, Refusal
+from runstate_server.kernel.call import Reply
+
+_JSON = "application/json"
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON, characters as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def splice(facts: dict[str, Any], name: str, payload: str | None) -> str:
+    """The body with a user payload as its last member, the payload's text untouched."""
+    body = dumps(facts)
+    if payload is None:
+        return body
+    joint = "," if facts else ""
+    return f"{body[:-1]}{joint}{dumps(name)}:{payload}}}"
+
+
+def refusal_of(reply: Reply) -> Refusal:
+    """The error that a kernel's refusal is."""
+    if reply.code is None:
+        raise AssertionError("a success is no refusal")
+    return Refusal(Code(reply.code), str(reply.facts["message"]), reply.facts.get("retryAfter"))
+
+
+def answer(reply: Reply, payload_name: str = "payload") -> Response:
+    """The response to a kernel reply; a user payload goes in under `payload_name`. Refusals are raised."""
+    if reply.code is not None:
+        raise refusal_of(reply)
+    headers = {"Idempotent-Replayed": "true"} if reply.replayed else None
+    body = splice(reply.facts, payload_name, reply.payload)
+    return Response(body.encode(), status_code=reply.status or 200, media_type=_JSON, headers=headers)
+
+
+def plain(value: Any, status: int = 200) -> Response:
+    """A response made from Python values."""
+    return Response(dumps(value).encode(), status_code=status, media_type=_JSON)
+
+
+def error(refusal: Refusal, request_id: str) -> Response:
+    """The error envelope. `Retry-After` in seconds when a guess better than "soon" is known."""
+    headers = dict(refusal.headers)
+    if refusal.retry_after_s is not None:
+        headers["Retry-After"] = f"{refusal.retry_after_s:.3f}".rstrip("0").rstrip(".")
+    code = refusal.code.value
+    body = {"error": {"code": code, "message": refusal.message, "requestId": request_id}}
+    return Response(dumps(body).encode("utf-8", "replace"), refusal.http_status, headers, _JSON)
+
+
+def documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for the OpenAPI document: the codes it may refuse with, by status."""
+    always = (Code.VALIDATION_FAILED, Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.UNAVAILABLE)
+    by_status: dict[int | str, dict[str, Any]] = {}
+    for code in dict.fromkeys((*always, *codes)):
+        row = TABLE[code]
+        text = by_status.get(row.status, {}).get("description")
+        line = f"`{code.value}`: {row.meaning}"
+        by_status[row.status] = {
+            "description": f"{text}; {line}" if text else line,
+            "content": {_JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+    return by_status
