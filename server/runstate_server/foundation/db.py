@@ -53,6 +53,8 @@ def is_lost(error: BaseException) -> bool:
     unknown."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_LOST_STATES)
+    if isinstance(error, ValueError):
+        return False  # asyncpg's DataError: an argument of ours that does not fit, an InterfaceError all the same
     return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
 
 
