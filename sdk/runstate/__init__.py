@@ -1,1 +1,82 @@
-"""Runstate."""
+"""Runstate: do work once, across processes, threads and restarts. See `once`, and `Runstate` for
+everything else."""
+
+from runstate._config import Config, resolve_config
+from runstate._units import decimal_to_minor, minor_to_decimal
+from runstate.blocking import Runstate
+from runstate.client import AsyncRunstate
+from runstate.decorators.defaults import (
+    Run,
+    achild,
+    afinish,
+    arun_id,
+    astop,
+    child,
+    configure,
+    finish,
+    once,
+    run,
+    run_id,
+    stop,
+)
+from runstate.errors import (
+    AuthenticationError,
+    BudgetExceededError,
+    ConfigError,
+    ConflictError,
+    CursorExpiredError,
+    LeaseLostError,
+    NotFoundError,
+    OnceFailedError,
+    RateLimitError,
+    ResultTooLargeError,
+    RunstateError,
+    ScopeCancelledError,
+    StoppedError,
+    TaskFailedError,
+    UnavailableError,
+    WaitTimeoutError,
+    map_error,
+)
+from runstate.run import RunContext, Signal, context
+
+__all__ = [
+    "AsyncRunstate",
+    "AuthenticationError",
+    "BudgetExceededError",
+    "Config",
+    "ConfigError",
+    "ConflictError",
+    "CursorExpiredError",
+    "LeaseLostError",
+    "NotFoundError",
+    "OnceFailedError",
+    "RateLimitError",
+    "ResultTooLargeError",
+    "Run",
+    "RunContext",
+    "Runstate",
+    "RunstateError",
+    "ScopeCancelledError",
+    "Signal",
+    "StoppedError",
+    "TaskFailedError",
+    "UnavailableError",
+    "WaitTimeoutError",
+    "achild",
+    "afinish",
+    "arun_id",
+    "astop",
+    "child",
+    "configure",
+    "context",
+    "decimal_to_minor",
+    "finish",
+    "map_error",
+    "minor_to_decimal",
+    "once",
+    "resolve_config",
+    "run",
+    "run_id",
+    "stop",
+]

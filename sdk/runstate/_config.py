@@ -13,8 +13,8 @@ BASE_URL = "http://localhost:8080"
 RUN = "default"
 REQUEST_TIMEOUT_MS = 10_000
 RETRIES = 2
-_RETRIES_MAX = 100
-_TIMEOUT_MS_MAX = 3_600_000
+RETRIES_MAX = 100
+TIMEOUT_MS_MAX = 3_600_000
 _NAME_CHARS_MAX = 256
 _SPACE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _API_KEY = re.compile(r"[!-~]+")  # what an HTTP header carries; a stray newline must fail here, unprinted
@@ -50,10 +50,10 @@ def resolve_config(
         base_url=check_base_url(_setting("base_url", base_url, "RUNSTATE_BASE_URL") or BASE_URL),
         run=check_name("run", _setting("run", run, "RUNSTATE_RUN") or RUN),
         holder=check_name("holder", f"worker-{secrets.token_hex(3)}" if holder is None else holder),
-        request_timeout_ms=_whole(
-            "request_timeout_ms", request_timeout_ms, REQUEST_TIMEOUT_MS, least=1, most=_TIMEOUT_MS_MAX
-        ),
-        retries=_whole("retries", retries, RETRIES, least=0, most=_RETRIES_MAX),
+        request_timeout_ms=REQUEST_TIMEOUT_MS
+        if request_timeout_ms is None
+        else check_whole("request_timeout_ms", request_timeout_ms, 1, TIMEOUT_MS_MAX),
+        retries=RETRIES if retries is None else check_whole("retries", retries, 0, RETRIES_MAX),
     )
 
 
@@ -97,6 +97,13 @@ def check_name(what: str, value: Any, chars_max: int = _NAME_CHARS_MAX) -> str:
     return value
 
 
+def check_whole(what: str, value: Any, least: int, most: int) -> int:
+    """A whole number within its bounds; True and False are none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+    return value
+
+
 def _setting(what: str, given: Any, variable: str) -> Any:
     if given is None:
         return os.environ.get(variable, "").strip() or None
@@ -110,11 +117,3 @@ def _required(what: str, given: Any, variable: str) -> Any:
     if value is None:
         raise ConfigError(f"{what} is missing: pass {what}= or set {variable}")
     return value
-
-
-def _whole(what: str, given: Any, default: int, *, least: int, most: int) -> int:
-    if given is None:
-        return default
-    if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= most:
-        raise ConfigError(f"{what} must be a whole number from {least} to {most}, not {given!r}")
-    return given

@@ -1,0 +1,118 @@
+"""Runstate: AsyncRunstate for code without an event loop, derived from it member by member, never copied.
+
+For each handle class there is a face with the same members: a coroutine method becomes one that blocks, and a
+handle that comes back, also inside a dict or a list, comes back as its face."""
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from runstate import handles
+from runstate._background import BackgroundLoop
+from runstate.client import AsyncRunstate
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Face:
+    """The blocking face of one asynchronous object, whose calls run on `loop`."""
+
+    def __init__(self, inner: Any, loop: BackgroundLoop) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return faced(getattr(self._inner, name), self._loop)
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._inner!r}>"
+
+
+class Runstate(Face):
+    """AsyncRunstate with every method called without await: same keywords, same members, and `close` for
+    `aclose`. Its calls run on a thread of its own, started by the first one. Calling it on that very thread
+    is a ConfigError."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(AsyncRunstate(**settings), BackgroundLoop("the runstate client"))
+        weakref.finalize(
+            self, self._loop.stop
+        ).atexit = False  # dropped without close(); exit has its own way
+        self._owner = True
+
+    def close(self) -> None:
+        """Closes the connections and ends the thread. Calls under way get UnavailableError, later ones
+        ConfigError. Closing what `with_space` gave leaves the original open."""
+        if self._owner and not self._loop.closed:
+            self._loop.run(self._inner.aclose())
+            self._loop.stop()
+
+    def __enter__(self) -> "Self":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def faced(value: Any, loop: BackgroundLoop) -> Any:
+    """`value` with every handle in it replaced by its face."""
+    if isinstance(value, AsyncRunstate):
+        derived = object.__new__(Runstate)
+        Face.__init__(derived, value, loop)
+        derived._owner = False
+        return derived
+    if type(value).__module__.startswith(handles.__name__ + "."):
+        return _face_class(type(value))(value, loop)
+    if isinstance(value, dict):
+        return {key: faced(item, loop) for key, item in value.items()}
+    if isinstance(value, list):
+        return [faced(item, loop) for item in value]
+    return value
+
+
+def _face_class(kind: type) -> type[Face]:
+    if kind not in _face_classes:
+        facts = {"__doc__": kind.__doc__, "__module__": __name__}
+        _face_classes[kind] = type(kind.__name__, (Face,), {**facts, **_members(kind)})
+    return _face_classes[kind]
+
+
+def _members(kind: type) -> dict[str, Any]:
+    """A blocking member for every public method of `kind`; attributes are faced as they are read."""
+    methods = inspect.getmembers(kind, inspect.isfunction)
+    return {name: _blocking(method) for name, method in methods if not name.startswith("_")}
+
+
+def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        def call(self: Face, *args: Any, **kwargs: Any) -> Any:
+            outcome = self._loop.run(method(self._inner, *args, **kwargs))
+            return faced(outcome, self._loop)
+
+    else:
+
+        @functools.wraps(method)
+        def call(self: Face, *args: Any, **kwargs: Any) -> Any:
+            return faced(method(self._inner, *args, **kwargs), self._loop)
+
+    # Not followed to the coroutine function it wraps: this one returns the outcome itself.
+    call.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
+    del call.__wrapped__
+    return call
+
+
+_face_classes: dict[type, type[Face]] = {}
+Runstate.__init__.__signature__ = inspect.signature(AsyncRunstate.__init__)  # type: ignore[attr-defined]
+for _name, _member in _members(AsyncRunstate).items():
+    if _name != "aclose":
+        setattr(Runstate, _name, _member)

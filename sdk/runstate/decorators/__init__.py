@@ -1,0 +1,1 @@
+"""Sugar over handles: functions wrapped where they are defined, and called as before."""

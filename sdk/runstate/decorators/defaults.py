@@ -1,0 +1,162 @@
+"""Run, with every decorator bound to it, and the default Run behind the functions of the `runstate`
+module."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar, overload
+
+from runstate._config import (
+    RETRIES_MAX,
+    TIMEOUT_MS_MAX,
+    check_api_key,
+    check_base_url,
+    check_name,
+    check_space_id,
+    check_whole,
+)
+from runstate._units import duration_s
+from runstate.decorators.once import OnceRun, once_in
+from runstate.errors import ConfigError
+from runstate.run import Account
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Run(OnceRun):
+    """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
+    end, every call raises StoppedError."""
+
+
+def configure(
+    *,
+    api_key: str | None = None,
+    space_id: str | None = None,
+    base_url: str | None = None,
+    run: str | None = None,
+    worker: str | None = None,
+    timeout: float | str | None = None,
+    retries: int | None = None,
+) -> None:
+    """Settings for the functions of this module, in place of the environment; those given earlier stay
+    unless given again. Starts the default Run over: it joins, or starts, the run at its next use.
+    `timeout` (seconds, or "10s") is for each attempt of a request. Refuses (ConfigError) malformed
+    values; asks the server nothing."""
+    if base_url is not None:
+        base_url = check_base_url(base_url)
+    if run is not None:
+        check_name("run", run)
+    if worker is not None:
+        check_name("worker", worker)
+    settings: dict[str, Any] = {
+        "api_key": None if api_key is None else check_api_key(api_key),
+        "space_id": None if space_id is None else check_space_id(space_id),
+        "base_url": base_url,
+        "run": run,
+        "worker": worker,
+        "request_timeout_ms": None if timeout is None else _timeout_ms(timeout),
+        "retries": None if retries is None else check_whole("retries", retries, 0, RETRIES_MAX),
+    }
+    _defaults.run = Run(_defaults.run.account.changed(settings))
+
+
+def run(name: str, deadline: str | datetime | None = None) -> Run:
+    """The run of that name, with the default settings: joined or started at the first use. `deadline`
+    (RFC 3339, or a datetime with a time zone) counts if it is this call that starts it."""
+    return Run(_defaults.run.account, name=check_name("name", name), deadline=deadline)
+
+
+def default_run() -> Run:
+    """The Run behind the functions of the module, until `configure` starts it over."""
+    return _defaults.run
+
+
+@overload
+def once(function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def once(
+    *,
+    name: str | None = None,
+    key: Callable[..., str] | None = None,
+    attempts: int = 3,
+    lease: float | str = 30,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def once(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    key: Callable[..., str] | None = None,
+    attempts: int = 3,
+    lease: float | str = 30,
+) -> Any:
+    """Wraps a function, plain or async, so that it runs once per run for the same arguments: the first caller
+    runs it, concurrent callers in any process wait, and everybody gets the one recorded result.
+
+    The key is `<name>:<hash of the arguments>`, or `<name>:<key(...)>`. An exception goes to the caller
+    whose call it was, and the next caller tries again, until `attempts` have failed: OnceFailedError from
+    then on. The lease (seconds, or "30s") is renewed while the function runs; when it is lost, because
+    this process was cut off, LeaseLostError is raised and nothing is recorded. The result must be JSON of
+    at most 65,536 bytes."""
+    return once_in(default_run, function, name=name, key=key, attempts=attempts, lease=lease)
+
+
+def run_id() -> str:
+    """`Run.run_id` of the default run."""
+    return default_run().run_id()
+
+
+async def arun_id() -> str:
+    """As `run_id`."""
+    return await default_run().arun_id()
+
+
+def child(name: str | None = None, deadline: str | datetime | None = None) -> Run:
+    """`Run.child` of the default run."""
+    return default_run().child(name, deadline)
+
+
+async def achild(name: str | None = None, deadline: str | datetime | None = None) -> Run:
+    """As `child`."""
+    return await default_run().achild(name, deadline)
+
+
+def stop() -> None:
+    """`Run.stop` of the default run."""
+    default_run().stop()
+
+
+async def astop() -> None:
+    """As `stop`."""
+    await default_run().astop()
+
+
+def finish() -> None:
+    """`Run.finish` of the default run."""
+    default_run().finish()
+
+
+async def afinish() -> None:
+    """As `finish`."""
+    await default_run().afinish()
+
+
+def _timeout_ms(timeout: Any) -> int:
+    timeout_ms = round(duration_s(timeout, "timeout") * 1000)
+    if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
+        raise ConfigError(f"timeout must be from 1 ms to {TIMEOUT_MS_MAX // 1000} s, not {timeout!r}")
+    return timeout_ms
+
+
+class _Defaults:
+    """Holds the default Run; replaced as a whole, so that a thread sees the old one or the new one."""
+
+    def __init__(self) -> None:
+        self.run = Run(Account())
+
+
+_defaults = _Defaults()
