@@ -8,12 +8,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support import database
 
-HEAD = "-- Today's tables, to be read; made by `make schema`, never edited. Functions: the kernel.sql of each room.\n"
+HEAD = (
+    "-- Today's tables, to be read; made by `make schema`, never edited. Functions: each room's kernel.sql.\n"
+)
 _NOISE = re.compile(r"^(?:--(?: Dumped.*)?|\\(?:un)?restrict .*|SET .*|SELECT pg_catalog\.set_config.*)$")
 
 
 def dump(bin_dir: Path, url: str) -> str:
-    """The tables of that database by pg_dump, without what changes from run to run or from version to version."""
+    """The tables of that database by pg_dump, without what changes from run to run or by version."""
     parts = urlsplit(url)
     command = [bin_dir / "pg_dump", "--schema-only", "--schema=runstate", "--no-owner", "--no-privileges"]
     place = ["--host", parse_qs(parts.query)["host"][0], "--username", str(parts.username)]
