@@ -112,7 +112,12 @@ class Replica:
         self.process.send_signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()
+            self._log.close()
+            raise
 
     def __exit__(self, kind: object, *_: object) -> None:
         try:
