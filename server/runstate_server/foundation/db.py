@@ -54,7 +54,7 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_LOST_STATES)
     if isinstance(error, ValueError):
-        return False  # asyncpg's DataError: an argument of ours that does not fit, an InterfaceError all the same
+        return False  # asyncpg's DataError, an InterfaceError all the same: an argument of ours does not fit
     return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
 
 

@@ -36,7 +36,7 @@ class Reply:
     status: int | None
     code: str | None
     facts: dict[str, Any]
-    payload: str | None
+    payloads: tuple[str, ...]
     topics: tuple[str, ...]
     changed: bool
     replayed: bool
@@ -50,7 +50,7 @@ class Reply:
             row["status"],
             row["code"],
             json.loads(row["facts"]),
-            row["payload"],
+            tuple(row["payloads"] or ()),
             tuple(row["topics"] or ()),
             row["changed"],
             row["replayed"],

@@ -6,7 +6,7 @@ CREATE TYPE kernel.reply AS (
   status   smallint,          -- HTTP status of a success; null in a refusal, whose status the error table knows
   code     text,              -- null in a success; a code of the error table in a refusal; AGAIN: repeat the call
   facts    json,              -- small: the body of a success, {message, retryAfter?} of a refusal
-  payload  text,              -- user JSON as it came; the server splices it into the body
+  payloads text[],            -- user JSON as it came; the server splices it in where facts say kernel.payload_here(n)
   topics   text[],            -- after a change: whose sleepers should look again; else: what to sleep on before looking again
   changed  boolean,           -- whether anything was written
   replayed boolean,           -- the first outcome of an idempotency key, told again
@@ -27,13 +27,18 @@ CREATE FUNCTION kernel.done(p_status int, p_facts json, p_topics text[]) RETURNS
 $$;
 
 -- An answer that changed nothing; p_again_s says after how many seconds a sleeper should look again by itself.
-CREATE FUNCTION kernel.seen(p_facts json, p_payload text, p_again_s double precision) RETURNS kernel.reply
+CREATE FUNCTION kernel.seen(p_facts json, p_payloads text[], p_again_s double precision) RETURNS kernel.reply
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(200, NULL, p_facts, p_payload, NULL, false, false, p_again_s, NULL)::kernel.reply
+  SELECT ROW(200, NULL, p_facts, p_payloads, NULL, false, false, p_again_s, NULL)::kernel.reply
 $$;
 
 CREATE FUNCTION kernel.refuse(p_code text, p_message text) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
   SELECT ROW(NULL, p_code, pg_catalog.json_build_object('message', p_message), NULL, NULL, false, false, NULL, NULL)::kernel.reply
+$$;
+
+-- The place of payload n (from 0) in facts. User payloads never pass through json here, they would be parsed again.
+CREATE FUNCTION kernel.payload_here(p_n int) RETURNS json LANGUAGE sql IMMUTABLE AS $$
+  SELECT pg_catalog.json_build_object('$payload', p_n)
 $$;
 
 -- RFC 3339 in UTC, cut (never rounded up) to milliseconds: a lease is never shown longer than it is.

@@ -1,6 +1,8 @@
 """Kernel reply → response. Every body that leaves the server is made here, error envelopes included."""
 
 import json
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -9,6 +11,7 @@ from runstate_server.foundation.errors import TABLE, Code, Refusal
 from runstate_server.kernel.call import Reply
 
 _JSON = "application/json"
+_PLACE = re.compile(r'\{"\$payload":(\d+)\}')
 
 
 def dumps(value: Any) -> str:
@@ -16,13 +19,11 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def splice(facts: dict[str, Any], name: str, payload: str | None) -> str:
-    """The body with a user payload as its last member, the payload's text untouched."""
+def splice(facts: dict[str, Any], payloads: Sequence[str]) -> str:
+    """The body with user payloads, their text untouched, where the facts say {"$payload": n}. No user text can
+    look like such a place: inside a JSON string its quotes would be escaped."""
     body = dumps(facts)
-    if payload is None:
-        return body
-    joint = "," if facts else ""
-    return f"{body[:-1]}{joint}{dumps(name)}:{payload}}}"
+    return _PLACE.sub(lambda place: payloads[int(place[1])], body) if payloads else body
 
 
 def refusal_of(reply: Reply) -> Refusal:
@@ -32,12 +33,12 @@ def refusal_of(reply: Reply) -> Refusal:
     return Refusal(Code(reply.code), str(reply.facts["message"]), reply.facts.get("retryAfter"))
 
 
-def answer(reply: Reply, payload_name: str = "payload") -> Response:
-    """The response to a kernel reply; a user payload goes in under `payload_name`. Refusals are raised."""
+def answer(reply: Reply) -> Response:
+    """The response to a kernel reply. Refusals are raised."""
     if reply.code is not None:
         raise refusal_of(reply)
     headers = {"Idempotent-Replayed": "true"} if reply.replayed else None
-    body = splice(reply.facts, payload_name, reply.payload)
+    body = splice(reply.facts, reply.payloads)
     return Response(body.encode(), status_code=reply.status or 200, media_type=_JSON, headers=headers)
 
 

@@ -20,8 +20,7 @@ async def acquire(
 ) -> Reply:
     """Take the key under `token` for lease_s seconds, or learn who has it or what came of it.
     Refuses: NOT_FOUND (scope), SCOPE_CANCELLED, DEADLINE_EXCEEDED.
-    Returns: {state: ACQUIRED|HELD|DONE|FAILED, attempts, token?, leaseExpiresAt?, lastError?}, payload: the
-    result."""
+    Returns: {state: ACQUIRED|HELD|DONE|FAILED, attempts, token?, leaseExpiresAt?, result?, lastError?}."""
     return await kernel.call(
         "once_acquire",
         caller.space_id,
@@ -37,8 +36,7 @@ async def acquire(
 
 async def view(kernel: Kernel, caller: Caller, *, scope_id: uuid.UUID, key: str) -> Reply:
     """The key's state at this instant. Refuses: NOT_FOUND (scope).
-    Returns: {state: OPEN|HELD|DONE|FAILED, attempts, holder?, leaseExpiresAt?, lastError?}, payload: the
-    result."""
+    Returns: {state: OPEN|HELD|DONE|FAILED, attempts, result?, holder?, leaseExpiresAt?, lastError?}."""
     return await kernel.call("once_view", caller.space_id, scope_id, key, repeatable=True)
 
 

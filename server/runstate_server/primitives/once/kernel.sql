@@ -12,7 +12,8 @@ CREATE FUNCTION kernel.once_answer(p_state text, p_attempts int, p_result text, 
 BEGIN
   CASE
     WHEN p_state = 'DONE' THEN
-      RETURN kernel.seen(pg_catalog.json_build_object('state', 'DONE', 'attempts', p_attempts), p_result, NULL);
+      RETURN kernel.seen(pg_catalog.json_build_object('state', 'DONE', 'attempts', p_attempts,
+        'result', kernel.payload_here(0)), ARRAY[p_result], NULL);
     WHEN p_state = 'FAILED' THEN
       RETURN kernel.seen(pg_catalog.json_build_object('state', 'FAILED', 'attempts', p_attempts,
         'lastError', p_error), NULL, NULL);

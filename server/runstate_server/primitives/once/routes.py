@@ -39,7 +39,7 @@ async def acquire(body: schemas.AcquireIn, x: Exchange = Current) -> Response:
         token=ids.new_token(),
         idempotency=x.idempotency,
     )
-    return replies.answer(reply, "result")
+    return replies.answer(reply)
 
 
 @router.get(
@@ -57,7 +57,7 @@ async def view(
     async def look() -> Reply:
         return await kernel.view(x.kernel, x.caller, scope_id=scope, key=key)
 
-    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_settled), "result")
+    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_settled))
 
 
 def _settled(reply: Reply) -> bool:
