@@ -108,7 +108,7 @@ class Settings(BaseSettings):
         """The database URL in clear, postgresql://. Raises SettingsError when it is not set."""
         if self.database_url is None:
             raise SettingsError(
-                f"{PREFIX}DATABASE_URL is not set; it names the database, postgresql://user:password@host/name"
+                f"{PREFIX}DATABASE_URL is not set; it names the database: postgresql://user:password@host/db"
             )
         return self.database_url.get_secret_value()
 

@@ -30,6 +30,7 @@ POLL_S = 0.02
 LOG_BYTES_MAX = 10 * 1024 * 1024
 SOCKET_PATH_BYTES_MAX = 100  # the kernel's own bound is 107, and .s.PGSQL.5432 is part of the path
 PORT = 5432  # only the name of the socket; nothing listens on TCP
+_SOCKET_NAME_BYTES = len(f"/.s.PGSQL.{PORT}")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PID_FILE_STATUS_LINE = 7  # the eighth line of postmaster.pid says "starting", "ready", "stopping"
@@ -249,14 +250,15 @@ class EmbeddedPostgres:
         temporary folder whose name is noted, so that the next start after a crash can remove it."""
         self._remove_far_socket()
         near = self.data_dir / "socket"
-        if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX - 20 and not set(',"\\') & set(str(near)):
+        if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX - _SOCKET_NAME_BYTES and not set(',"\\') & set(str(near)):
             shutil.rmtree(near, ignore_errors=True)
             near.mkdir(mode=0o700)
             self.socket_dir = near
         else:
             parent = tempfile.gettempdir()
-            short = len(os.fsencode(parent)) <= SOCKET_PATH_BYTES_MAX // 2
-            self.socket_dir = Path(tempfile.mkdtemp(prefix="runstate-", dir=parent if short else "/tmp"))  # noqa: S108
+            if len(os.fsencode(parent)) > SOCKET_PATH_BYTES_MAX // 2:
+                parent = "/tmp"  # noqa: S108 (a folder of our own is made in it)
+            self.socket_dir = Path(tempfile.mkdtemp(prefix="runstate-", dir=parent))
             (self.data_dir / "socket-folder").write_text(str(self.socket_dir))
         if self._account is not None:
             os.chown(self.socket_dir, self._account.uid, self._account.gid)
