@@ -250,7 +250,8 @@ class EmbeddedPostgres:
         temporary folder whose name is noted, so that the next start after a crash can remove it."""
         self._remove_far_socket()
         near = self.data_dir / "socket"
-        if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX - _SOCKET_NAME_BYTES and not set(',"\\') & set(str(near)):
+        fits = len(os.fsencode(near)) + _SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX
+        if fits and not set(',"\\') & set(str(near)):  # PostgreSQL reads these as a list and as quotes
             shutil.rmtree(near, ignore_errors=True)
             near.mkdir(mode=0o700)
             self.socket_dir = near
