@@ -20,8 +20,8 @@ def dumps(value: Any) -> str:
 
 
 def splice(facts: dict[str, Any], payloads: Sequence[str]) -> str:
-    """The body with user payloads, their text untouched, where the facts say {"$payload": n}. No user text can
-    look like such a place: inside a JSON string its quotes would be escaped."""
+    """The body with user payloads, their text untouched, where the facts say {"$payload": n}.
+    No user text can look like such a place: inside a JSON string its quotes would be escaped."""
     body = dumps(facts)
     return _PLACE.sub(lambda place: payloads[int(place[1])], body) if payloads else body
 
