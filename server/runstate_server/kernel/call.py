@@ -37,7 +37,8 @@ class Reply:
     code: str | None
     facts: dict[str, Any]
     payloads: tuple[str, ...]
-    topics: tuple[str, ...]
+    wake: tuple[str, ...]
+    sleep: tuple[str, ...]
     changed: bool
     replayed: bool
     again_s: float | None
@@ -51,7 +52,8 @@ class Reply:
             row["code"],
             json.loads(row["facts"]),
             tuple(row["payloads"] or ()),
-            tuple(row["topics"] or ()),
+            tuple(row["wake"] or ()),
+            tuple(row["sleep"] or ()),
             row["changed"],
             row["replayed"],
             row["again_s"],
@@ -93,7 +95,7 @@ class Kernel:
                 Code.UNAVAILABLE, "the run keeps expiring while it is being joined", retry_after_s=1
             )
         if reply.changed:
-            self._committed(reply.topics)
+            self._committed(reply.wake)
         if repaired and reply.replayed:
             # The key repaired this server's own repetition: to the client it is the first answer.
             self._committed(())
@@ -114,7 +116,7 @@ class Kernel:
         """Write a deadline that a call found passed; the call held the gate shared and could not."""
         reply, _ = await self._attempts("scope_expire", (space_id, scope_id), None, repeatable=True)
         if reply.changed:
-            self._committed(reply.topics)
+            self._committed(reply.wake)
 
     async def _attempts(
         self,

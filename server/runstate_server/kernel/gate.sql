@@ -62,3 +62,15 @@ BEGIN
   END IF;
   RETURN kernel.refuse('SCOPE_CANCELLED', 'scope ' || p_scope::text || ' is ' || v_effective);
 END $$;
+
+-- Pass the gates of several runs, sorted by lock number, so that two calls never wait for each other in a circle.
+CREATE FUNCTION kernel.gates_shared(p_space text, p_roots uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_key bigint;
+BEGIN
+  FOR v_key IN SELECT DISTINCT kernel.lock_key('gate', p_space, r.root::text) AS number
+                 FROM pg_catalog.unnest(p_roots) r (root) ORDER BY number
+  LOOP
+    PERFORM pg_catalog.pg_advisory_xact_lock_shared(v_key);
+  END LOOP;
+END $$;

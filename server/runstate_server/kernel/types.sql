@@ -7,7 +7,8 @@ CREATE TYPE kernel.reply AS (
   code     text,              -- null in a success; a code of the error table in a refusal; AGAIN: repeat the call
   facts    json,              -- small: the body of a success, {message, retryAfter?} of a refusal
   payloads text[],            -- user JSON as it came; the server splices it in where facts say kernel.payload_here(n)
-  topics   text[],            -- after a change: whose sleepers should look again; else: what to sleep on before looking again
+  wake     text[],            -- topics whose sleepers should look again; '+a|b' wakes one sleeper of a or b
+  sleep    text[],            -- topics to sleep on before looking again, when this is not yet the answer
   changed  boolean,           -- whether anything was written
   replayed boolean,           -- the first outcome of an idempotency key, told again
   again_s  double precision,  -- seconds until time alone changes this answer; null: never
@@ -22,18 +23,18 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION kernel.done(p_status int, p_facts json, p_topics text[]) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(p_status, NULL, p_facts, NULL, p_topics, true, false, NULL, NULL)::kernel.reply
+CREATE FUNCTION kernel.done(p_status int, p_facts json, p_wake text[]) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
+  SELECT ROW(p_status, NULL, p_facts, NULL, p_wake, NULL, true, false, NULL, NULL)::kernel.reply
 $$;
 
 -- An answer that changed nothing; p_again_s says after how many seconds a sleeper should look again by itself.
 CREATE FUNCTION kernel.seen(p_facts json, p_payloads text[], p_again_s double precision) RETURNS kernel.reply
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(200, NULL, p_facts, p_payloads, NULL, false, false, p_again_s, NULL)::kernel.reply
+  SELECT ROW(200, NULL, p_facts, p_payloads, NULL, NULL, false, false, p_again_s, NULL)::kernel.reply
 $$;
 
 CREATE FUNCTION kernel.refuse(p_code text, p_message text) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(NULL, p_code, pg_catalog.json_build_object('message', p_message), NULL, NULL, false, false, NULL, NULL)::kernel.reply
+  SELECT ROW(NULL, p_code, pg_catalog.json_build_object('message', p_message), NULL, NULL, NULL, false, false, NULL, NULL)::kernel.reply
 $$;
 
 -- The place of payload n (from 0) in facts. User payloads never pass through json here, they would be parsed again.

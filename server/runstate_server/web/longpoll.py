@@ -64,7 +64,7 @@ class LongPolls:
         self.open += 1
         try:
             async with _hangup(receive) as gone:
-                with self.bus.subscribe(space_id, reply.topics) as sleeper:
+                with self.bus.subscribe(space_id, reply.sleep) as sleeper:
                     while not self.drain.draining:
                         if gone.done():
                             raise ClientGone

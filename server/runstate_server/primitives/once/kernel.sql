@@ -150,7 +150,7 @@ BEGIN
     v_reply.facts := pg_catalog.json_strip_nulls(pg_catalog.json_build_object('state', 'HELD', 'attempts', v_attempts,
       'holder', v_holder, 'leaseExpiresAt', kernel.wire_time(v_expires_at), 'lastError', v_error));
     v_reply.again_s := LEAST(v_reply.again_s, kernel.seconds_until(v_deadline, v_now));
-    v_reply.topics := ARRAY[kernel.once_topic(p_space, p_scope, p_key), kernel.topic('scope', p_space, v_root::text)];
+    v_reply.sleep := ARRAY[kernel.once_topic(p_space, p_scope, p_key), kernel.topic('scope', p_space, v_root::text)];
   END IF;
   RETURN v_reply;
 END $$;
