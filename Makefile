@@ -18,7 +18,7 @@ up: $(INSTALLED) ## PostgreSQL, one space, one key and the server on :8080; ARGS
 	@exec $(BIN)/runstate dev $(ARGS)
 
 demo: $(INSTALLED) ## `once` among real processes, one of them killed; prints who ran, waited, took over
-	@exec $(PY) examples/demo.py $(ARGS)
+	@exec $(PY) -m examples.demo $(ARGS)
 
 test: check ## make check, then every test; ARGS="-k word" chooses
 	$(PY) -m pytest -n logical $(ARGS)
@@ -38,10 +38,10 @@ schema: $(INSTALLED) ## write migrations/schema.sql, today's whole schema
 	$(PY) -m tests.support.schema migrations/schema.sql
 
 chaos: $(INSTALLED) ## two replicas, 20 callers, an owner or a replica killed every 5 s for 60 s; prints the counts
-	@exec $(PY) bench/chaos.py $(ARGS)
+	@exec $(PY) -m bench.chaos_once $(ARGS)
 
 bench: $(INSTALLED) ## requests/s and latencies of once/acquire beside pgbench on the same function
-	@exec $(PY) bench/once_acquire.py $(ARGS)
+	@exec $(PY) -m bench.load_once $(ARGS)
 
 requirements: $(INSTALLED) ## pin the requirements anew; needs uv on the PATH
 	COMPILE="uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links" \
