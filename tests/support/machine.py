@@ -25,8 +25,8 @@ def reachable_folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on, below those that the kernel gives to outgoing connections:
-    it stays free until the server that it is for takes it, and while that server is down between two starts."""
+    """A TCP port of 127.0.0.1 that nobody listens on, below those that outgoing connections are given:
+    it stays free until the server that it is for takes it, and between two starts of that server."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
