@@ -6,10 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 INSTALLED := $(VENV)/.installed
+OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test check fmt schema chaos bench requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos bench requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +19,7 @@ up: $(INSTALLED) ## PostgreSQL, one space, one key and the server on :8080; ARGS
 	@exec $(BIN)/runstate dev $(ARGS)
 
 demo: $(INSTALLED) ## `once` among real processes, one of them killed; prints who ran, waited, took over
-	@exec $(PY) examples/demo.py $(ARGS)
+	@exec $(PY) -m examples.demo $(ARGS)
 
 test: check ## make check, then every test; ARGS="-k word" chooses
 	$(PY) -m pytest -n logical $(ARGS)
@@ -30,6 +31,13 @@ check: $(INSTALLED) ## lint, format, types, import contracts: what review expect
 	$(BIN)/mypy --python-version 3.10 sdk/runstate
 	$(BIN)/lint-imports
 
+test-oldest: $(INSTALLED) ## the SDK's tests on the oldest Python it supports; OLDEST=/path/to/python3.10
+	@[ -x .venv310/bin/python ] || $(OLDEST) -m venv .venv310
+	.venv310/bin/python -m pip install --quiet --require-hashes -r requirements/sdk-py310.txt
+	.venv310/bin/python -m pip install --quiet --no-deps --no-build-isolation -e ./sdk
+	$(PY) -m tests.support.bridge .venv310/bin/python -m pytest \
+		-p tests.support.visitor --confcutdir=tests/sdk tests/sdk $(ARGS)
+
 fmt: $(INSTALLED) ## format the code, mend what lint can mend
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
@@ -38,10 +46,10 @@ schema: $(INSTALLED) ## write migrations/schema.sql, today's whole schema
 	$(PY) -m tests.support.schema migrations/schema.sql
 
 chaos: $(INSTALLED) ## two replicas, 20 callers, an owner or a replica killed every 5 s for 60 s; prints the counts
-	@exec $(PY) bench/chaos.py $(ARGS)
+	@exec $(PY) -m bench.chaos_once $(ARGS)
 
 bench: $(INSTALLED) ## requests/s and latencies of once/acquire beside pgbench on the same function
-	@exec $(PY) bench/once_acquire.py $(ARGS)
+	@exec $(PY) -m bench.load_once $(ARGS)
 
 requirements: $(INSTALLED) ## pin the requirements anew; needs uv on the PATH
 	COMPILE="uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links" \
@@ -53,7 +61,7 @@ requirements: $(INSTALLED) ## pin the requirements anew; needs uv on the PATH
 		sdk/pyproject.toml requirements/sdk-py310.in -o requirements/sdk-py310.txt
 
 clean: ## remove .venv, builds and caches
-	rm -rf $(VENV) build dist sdk/dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv310 build dist sdk/dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Two steps: pip refuses an editable install among hashes. A .venv that is already there and new enough is kept.

@@ -1,6 +1,7 @@
 """What this machine offers to tests."""
 
 import contextlib
+import random
 import shutil
 import socket
 import tempfile
@@ -24,7 +25,10 @@ def reachable_folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of 127.0.0.1 that nobody listens on, below those that outgoing connections are given:
+    it stays free until the server that it is for takes it, and between two starts of that server."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -1,5 +1,7 @@
 """Real servers and clients in processes of their own, started, stopped, killed and paused by tests."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
@@ -9,11 +11,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
 import httpx
 
 from tests.support import machine
+
+if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10, under which the SDK's tests run too
 
 READY_S_MAX = 40.0
 STOP_S_MAX = 10.0  # what the server promises

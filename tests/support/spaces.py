@@ -8,8 +8,6 @@ from typing import Any
 
 import httpx
 
-from tests.support import database
-
 BOOTSTRAP_SQL = "SELECT code, facts FROM {schema}.space_bootstrap($1, $2, $3, $4)"
 
 
@@ -47,6 +45,8 @@ class Space:
 
 def create(database_url: str) -> Space:
     """Make a space and its key by the kernel function that the bootstrap variables use."""
+    from tests.support import database  # here, for `Space` also serves where the server is not installed
+
     space = Space(id=f"t-{secrets.token_hex(6)}", key=f"rs_test_{secrets.token_hex(16)}")
     rows = database.fetch(
         database_url,

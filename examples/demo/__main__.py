@@ -1,0 +1,74 @@
+"""`make demo`: `once` among real processes, some of which are killed.
+
+Ends 0 when every claim that it printed was true."""
+
+import argparse
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NoReturn
+
+from examples.demo import scenes
+from examples.demo.account import Teller
+from examples.demo.stage import GaveUp, Stage
+from runstate_server.embedded import EmbeddedError
+
+CALLERS = 10
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
+    signal.signal(signal.SIGALRM, _out_of_time)
+    signal.alarm(options.seconds)
+    teller = Teller(time.time())
+    try:
+        _play(teller)
+    except KeyboardInterrupt:
+        print("\ninterrupted; everything it had started is gone", file=sys.stderr)
+        return 130
+    except (GaveUp, EmbeddedError, AssertionError) as error:
+        print(f"\nthe demo gave up: {error}", file=sys.stderr)
+        return 1
+    took_s = time.time() - teller.began_at
+    if teller.false:
+        teller.say(f"\n{teller.false} of {teller.told} claims were FALSE ({took_s:.0f} s).")
+        return 1
+    teller.say(f"\nAll {teller.told} claims are true ({took_s:.0f} s). Nothing is left running.")
+    return 0
+
+
+def _play(teller: Teller) -> None:
+    teller.say(f"Starting a PostgreSQL, two Runstate servers behind one address, and {CALLERS} callers ...")
+    with Stage(CALLERS) as stage:
+        ready_s = time.time() - teller.began_at
+        teller.say(f"Ready after {ready_s:.1f} s. Times below are seconds since the start.")
+        try:
+            for scene in scenes.ALL:
+                scene(stage, teller)
+        finally:
+            signal.alarm(0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60, help="give up after so many seconds (default 60)")
+    return parser
+
+
+def _interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Leave, once: a second Ctrl-C must not keep it from ending what it has started."""
+    signal.alarm(0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _out_of_time(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise GaveUp("it took too long; ARGS=--seconds=N gives a slow machine more time")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

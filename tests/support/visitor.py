@@ -1,0 +1,27 @@
+"""A pytest plugin for an interpreter without the server: fixtures backed by tests/support/bridge.py.
+
+`pytest -p tests.support.visitor --confcutdir=tests/sdk tests/sdk`; names and shapes are those of conftest.py.
+"""
+
+import os
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from tests.support.spaces import Space
+
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server():
+    return SimpleNamespace(url=os.environ["TESTS_SERVER_URL"])
+
+
+@pytest.fixture
+def space():
+    return Space(**httpx.get(os.environ["TESTS_SPACES_URL"], timeout=30, trust_env=False).json())
