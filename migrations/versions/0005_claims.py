@@ -12,7 +12,8 @@ branch_labels = None
 depends_on = None
 
 UP = (
-    # The high part of every generation: raised when an older copy of the database may have been put in its place, so
+    # The high part of every generation: raised when an older copy of the database may have been put in its
+    # place, so
     # that no number is ever handed out twice for different things.
     """
     CREATE TABLE runstate.epoch (

@@ -12,7 +12,8 @@ branch_labels = None
 depends_on = None
 
 UP = (
-    # The wide row, written at send and at the end. While it is unsettled it has exactly one narrow row, in queue_ready or
+    # The wide row, written at send and at the end. While it is unsettled it has exactly one narrow row, in
+    # queue_ready or
     # in queue_leased; whoever deletes that row decides what becomes of the message.
     """
     CREATE TABLE runstate.messages (
@@ -52,7 +53,8 @@ UP = (
     "CREATE INDEX messages_of_mailbox ON runstate.messages (space_id, mailbox_id, seq)",
     "CREATE INDEX messages_of_scope ON runstate.messages (space_id, scope_id, seq)",
     "CREATE INDEX messages_dead ON runstate.messages (space_id, mailbox_id) WHERE ended = 'DEAD'",
-    # Waiting and delayed work. lane: 0 a message, 1 a task; rank: -priority, 0 in an INBOX; deadline: the earlier of the
+    # Waiting and delayed work. lane: 0 a message, 1 a task; rank: -priority, 0 in an INBOX; deadline: the
+    # earlier of the
     # message's own and its scope's; deliverable: false behind the head of an INBOX scope.
     """
     CREATE TABLE runstate.queue_ready (
@@ -91,8 +93,14 @@ UP = (
     CREATE INDEX ready_scope ON runstate.queue_ready (space_id, mailbox_id, scope_id, lane, rank, available_at, seq)
       WHERE deliverable
     """,
-    "CREATE INDEX ready_behind ON runstate.queue_ready (space_id, mailbox_id, scope_id, seq) WHERE NOT deliverable",
-    "CREATE INDEX ready_deadline ON runstate.queue_ready (deadline) WHERE deadline IS NOT NULL",
+    """
+    CREATE INDEX ready_behind ON runstate.queue_ready (space_id, mailbox_id, scope_id, seq)
+      WHERE NOT deliverable
+    """,
+    """
+    CREATE INDEX ready_deadline ON runstate.queue_ready (deadline)
+      WHERE deadline IS NOT NULL
+    """,
     # Deliveries. due_at follows expires_at coarsely (never later), so that renewals stay HOT.
     """
     CREATE TABLE runstate.queue_leased (
@@ -123,7 +131,10 @@ UP = (
     "CREATE INDEX leased_of_run ON runstate.queue_leased (space_id, mailbox_id, a0, due_at)",
     "CREATE INDEX leased_of_scope ON runstate.queue_leased (space_id, mailbox_id, scope_id)",
     "CREATE INDEX leased_due ON runstate.queue_leased (due_at)",
-    "CREATE INDEX leased_deadline ON runstate.queue_leased (deadline) WHERE deadline IS NOT NULL",
+    """
+    CREATE INDEX leased_deadline ON runstate.queue_leased (deadline)
+      WHERE deadline IS NOT NULL
+    """,
     # Which lanes and ranks a run has used in a mailbox: a fetch probes these. Rows go when the run ends.
     """
     CREATE TABLE runstate.queue_lanes (

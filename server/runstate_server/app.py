@@ -24,9 +24,13 @@ from runstate_server.foundation import bounds, db
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel import install
 from runstate_server.kernel.call import Kernel
+from runstate_server.primitives.claims.routes import router as claims
+from runstate_server.primitives.mailboxes.routes import router as mailboxes
+from runstate_server.primitives.messages.routes import router as messages
 from runstate_server.primitives.once.routes import router as once
 from runstate_server.primitives.scopes.routes import router as scopes
 from runstate_server.primitives.spaces import kernel as spaces
+from runstate_server.primitives.tasks.routes import router as tasks
 from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
 from runstate_server.sweeps.schedule import sweeps
@@ -36,7 +40,7 @@ from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
 
-ROOMS = (scopes, once)
+ROOMS = (scopes, once, claims, mailboxes, messages, tasks)
 log = logging.getLogger("runstate")
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 # Bodies and texts
 body_bytes_max: Final = 256 * 1024
+batch_bytes_max: Final = 4 * 1024 * 1024
 user_json_bytes_max: Final = 65_536
 json_depth_max: Final = 128
 text_chars_max: Final = 2_000
@@ -21,6 +22,14 @@ lease_s_max: Final = 3_600
 lease_s_default: Final = 30
 wait_ms_max: Final = 30_000
 attempts_max: Final = 100
+attempts_default: Final = 5
+
+# Queues
+batch_tasks_max: Final = 500
+admit_max: Final = 50
+priority_max: Final = 100
+delay_s_max: Final = 366 * 86_400
+backlog_max: Final = 1_000_000_000
 
 # Scopes
 scope_depth_max: Final = 32

@@ -16,8 +16,7 @@ from typing import Any, Final
 from runstate_server.foundation import db
 from runstate_server.foundation.errors import Code, Refusal
 
-AGAIN: Final = "AGAIN"  # a kernel's instruction: make the expiring call, then repeat
-_EXPIRIES_MAX: Final = 4
+AGAIN: Final = "AGAIN"  # a kernel's instruction: make the expiring call if it names one, then repeat
 _PAUSE_S: Final = (0.01, 0.4)
 
 
@@ -84,18 +83,19 @@ class Kernel:
         does no harm when it runs twice (reads), so a lost connection is simply tried again.
         Refuses: UNAVAILABLE when the database is away for longer than the outage wait, or the outcome is
         unknown."""
-        for _ in range(_EXPIRIES_MAX):
+        deadline = time.monotonic() + self._outage_wait_s
+        while True:
             reply, repaired = await self._attempts(function, args, idempotency, repeatable=repeatable)
+            if reply.changed or reply.wake:
+                self._committed(reply.wake)
             if reply.expire is not None:
                 await self._expire(args[0], reply.expire)
             if reply.code != AGAIN:
                 break
-        else:
-            raise Refusal(
-                Code.UNAVAILABLE, "the run keeps expiring while it is being joined", retry_after_s=1
-            )
-        if reply.changed:
-            self._committed(reply.wake)
+            if time.monotonic() > deadline:
+                raise Refusal(
+                    Code.UNAVAILABLE, f"not done in time: {reply.facts['message']}", retry_after_s=1
+                )
         if repaired and reply.replayed:
             # The key repaired this server's own repetition: to the client it is the first answer.
             self._committed(())

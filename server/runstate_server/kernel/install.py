@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_FLOOR = ("types", "clock", "gate", "idempotency", "leases", "journal", "replicas")
-_ROOMS = ("spaces", "once", "scopes")
+_FLOOR = ("types", "clock", "gate", "idempotency", "leases", "epoch", "journal", "replicas")
+_ROOMS = ("spaces", "mailboxes", "once", "claims", "messages", "tasks", "scopes")
 _NAME = re.compile(r"\bkernel\.")
 _SCHEMA = re.compile(r"runstate_k_[0-9a-f]{12}")
 
@@ -22,7 +22,8 @@ def sources(*, test_clock: bool = False) -> list[Path]:
     floor = [_PACKAGE / "kernel" / f"{name}.sql" for name in _FLOOR]
     if test_clock:
         floor = [p.with_name("clock_test.sql") if p.name == "clock.sql" else p for p in floor]
-    return floor + [_PACKAGE / "primitives" / room / "kernel.sql" for room in _ROOMS]
+    rooms = [_PACKAGE / "primitives" / room for room in _ROOMS]
+    return floor + [path for room in rooms for path in sorted(room.glob("kernel*.sql"), key=lambda p: p.stem)]
 
 
 @cache

@@ -18,6 +18,8 @@ def sweeps(*, retention_days: int) -> tuple[Sweep, ...]:
     """All sweeps of this build."""
     return (
         Sweep("once_sweep", 200),
+        Sweep("claim_sweep", 200),
+        Sweep("message_sweep", 200),
         Sweep("scope_sweep", 100),
         Sweep("scope_tidy_sweep", 500),
         Sweep("idempotency_sweep", 1, every=600),

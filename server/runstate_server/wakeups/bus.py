@@ -16,6 +16,10 @@ from typing import Any
 from runstate_server.foundation import bounds, db
 
 CHANNEL = "runstate"
+# Before topics joined by |: one of their sleepers suffices, for there is one thing to be had. One that was
+# woken and
+# leaves without looking passes it on, and so does one that took something: there may be more.
+ONE = "+"
 log = logging.getLogger("runstate.wakeups")
 
 # (spaces, numbers last seen) → rows (space_id, num, topics or None)
@@ -41,7 +45,8 @@ class Bus:
         self._tick = tick
         self._tick_s = tick_s
         self._origin = uuid.uuid4().hex[:12]
-        self._sleepers: defaultdict[str, set[Sleeper]] = defaultdict(set)
+        self._sleepers: defaultdict[str, dict[Sleeper, None]] = defaultdict(dict)  # longest asleep first
+        self._alarms: dict[str, asyncio.TimerHandle] = {}
         self._spaces: dict[str, int] = {}  # sleepers per space
         self._seen: dict[str, int] = {}  # journal number per space at the last tick
         self._outgoing: set[str] = set()
@@ -49,20 +54,20 @@ class Bus:
         self._tasks: list[asyncio.Task[None]] = []
         self.replicas = 1
         self.listening = False
-        self.woken_by = {"commit": 0, "notify": 0, "tick": 0, "reconnect": 0}
+        self.woken_by = {"commit": 0, "notify": 0, "tick": 0, "alarm": 0, "reconnect": 0}
 
     @contextlib.contextmanager
     def subscribe(self, space_id: str, topics: Iterable[str]) -> Iterator[Sleeper]:
         """Register before looking, so that nothing falls between the look and the sleep."""
-        sleeper = Sleeper(space_id, tuple(topics))
+        sleeper = Sleeper(space_id, tuple(name.removeprefix(ONE) for name in topics))
         for name in sleeper.topics:
-            self._sleepers[name].add(sleeper)
+            self._sleepers[name][sleeper] = None
         self._spaces[space_id] = self._spaces.get(space_id, 0) + 1
         try:
             yield sleeper
         finally:
             for name in sleeper.topics:
-                self._sleepers[name].discard(sleeper)
+                self._sleepers[name].pop(sleeper, None)
                 if not self._sleepers[name]:
                     del self._sleepers[name]
             self._spaces[space_id] -= 1
@@ -76,15 +81,32 @@ class Bus:
         return sum(self._spaces.values())
 
     def wake(self, topics: Sequence[str]) -> None:
-        """Wake this process's sleepers now and the other replicas' within a few milliseconds."""
-        self._wake_here(topics, "commit")
-        if topics and self._dsn is not None:
-            self._outgoing.update(topics)
-            self._outgoing_set.set()
+        """Wake this process's sleepers now and the other replicas' within a few milliseconds. What one
+        sleeper suffices for (ONE) goes to others only when nobody sleeps here."""
+        for name in topics:
+            woken = self._wake_here(name, "commit")
+            if self._dsn is not None and not (woken and name.startswith(ONE)):
+                self._outgoing.add(name)
+                self._outgoing_set.set()
+
+    def alarm(self, name: str, in_s: float) -> None:
+        """Wake one sleeper of a topic after in_s seconds; the earliest alarm of a topic stands for all."""
+        loop = asyncio.get_running_loop()
+        known = self._alarms.get(name)
+        if known is not None:
+            if known.when() <= loop.time() + in_s:
+                return
+            known.cancel()
+        self._alarms[name] = loop.call_later(in_s, self._ring, name)
+
+    def _ring(self, name: str) -> None:
+        self._alarms.pop(name, None)
+        self._wake_here(ONE + name, "alarm")
 
     def wake_everybody(self, why: str) -> None:
         """Let every sleeper look again: after a reconnect, and at a drain."""
-        self._wake_here(list(self._sleepers), why)
+        for name in list(self._sleepers):
+            self._wake_here(name, why)
 
     def start(self) -> None:
         """Begin ticking, notifying and listening, on the running loop."""
@@ -99,12 +121,20 @@ class Bus:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _wake_here(self, topics: Iterable[str], why: str) -> None:
-        for name in topics:
-            for sleeper in self._sleepers.get(name, ()):
+    def _wake_here(self, name: str, why: str) -> bool:
+        """Wake the sleepers of a topic, or the one that slept longest of several; whether anybody was
+        woken."""
+        one = name.startswith(ONE)
+        woken = False
+        for topic in name.removeprefix(ONE).split("|"):
+            for sleeper in self._sleepers.get(topic, ()):
                 if not sleeper.event.is_set():
                     self.woken_by[why] += 1
                     sleeper.event.set()
+                    woken = True
+                    if one:
+                        return True
+        return woken
 
     # -- to other replicas -------------------------------------------------------------------------------
 
@@ -174,7 +204,8 @@ class Bus:
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
         origin, _, topics = payload.partition(" ")
         if origin != self._origin:
-            self._wake_here(topics.split(" "), "notify")
+            for name in topics.split(" "):
+                self._wake_here(name, "notify")
 
     # -- the slow tick -----------------------------------------------------------------------------------
 
@@ -203,7 +234,8 @@ class Bus:
             if first or topics is None:
                 # Nothing is known of what this space's sleepers may have missed: all look again.
                 topics = [t for t, who in self._sleepers.items() if any(s.space_id == space_id for s in who)]
-            self._wake_here(topics, "tick")
+            for name in topics:
+                self._wake_here(name, "tick")
 
 
 def _payloads(origin: str, topics: Iterable[str]) -> Iterator[str]:

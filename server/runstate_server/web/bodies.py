@@ -154,8 +154,11 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, at: int, kind: type[Any] | None, name: str) -> tuple[Any, int]:
-    if kind is not None and kind is not UserJson and text[at : at + 1] == "{":
-        return _object(text, at, kind)
+    if kind is not None and kind is not UserJson:
+        if text[at : at + 1] == "{":
+            return _object(text, at, kind)
+        if text[at : at + 1] == "[":
+            return _list(text, at, kind, name)
     value, end = _DECODER.raw_decode(text, at)
     if _SURROGATE.search(text, at, end):
         _check_surrogates(value)
@@ -164,12 +167,32 @@ def _value(text: str, at: int, kind: type[Any] | None, name: str) -> tuple[Any, 
     return value, end
 
 
+def _list(text: str, at: int, kind: type[Any], name: str) -> tuple[list[Any], int]:
+    """Parse an array of objects that hold user JSON."""
+    items: list[Any] = []
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "]":
+        return items, at + 1
+    while True:
+        value, at = _value(text, at, kind, name)
+        items.append(value)
+        at = _skip(text, at)
+        match text[at : at + 1]:
+            case ",":
+                at = _skip(text, at + 1)
+            case "]":
+                return items, at + 1
+            case _:
+                raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+
+
 @cache
 def _opaque(model: type[BaseModel]) -> Mapping[str, type[Any]]:
     """Which members of a body are user JSON, and which are objects that hold some."""
     found: dict[str, type[Any]] = {}
     for name, field in model.model_fields.items():
-        for kind in (field.annotation, *get_args(field.annotation)):
+        inner = [a for k in get_args(field.annotation) for a in (k, *get_args(k))]
+        for kind in (field.annotation, *inner):
             if kind is UserJson or (isinstance(kind, type) and issubclass(kind, BaseModel)):
                 found[field.alias or name] = kind
     return found

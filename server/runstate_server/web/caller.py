@@ -29,10 +29,15 @@ class Caller:
     space_id: str
     permissions: frozenset[str]
 
-    def need(self, permission: Permission) -> None:
-        """Refuses: FORBIDDEN, naming the permission that is missing."""
-        if permission not in self.permissions:
-            raise Refusal(Code.FORBIDDEN, f"this key lacks the permission {permission.value!r}")
+    def may(self, permission: Permission) -> bool:
+        """Whether the key has this permission."""
+        return permission.value in self.permissions
+
+    def need(self, *permissions: Permission) -> None:
+        """Refuses: FORBIDDEN, naming what is missing, when the key has none of these permissions."""
+        if not any(self.may(p) for p in permissions):
+            named = " or ".join(repr(p.value) for p in permissions)
+            raise Refusal(Code.FORBIDDEN, f"this key lacks the permission {named}")
 
 
 @dataclass(frozen=True, slots=True)

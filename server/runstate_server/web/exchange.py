@@ -24,7 +24,8 @@ from runstate_server.web import bodies
 from runstate_server.web.caller import Caller, Permission
 from runstate_server.web.longpoll import LongPolls, Probe
 
-PERMISSION: Final = "x-permission"
+PERMISSION: Final = "x-permissions"
+BODY_BYTES: Final = "x-body-bytes-max"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +113,25 @@ class _ParsedRequest(Request):
 
 
 class RoomRoute(APIRoute):
-    """A route of a room. `openapi_extra={PERMISSION: …}` names the permission it needs."""
-
-    body_bytes_max = bounds.body_bytes_max
+    """A route of a room. Its `openapi_extra`, made by `needs`, names its permissions and the size of its
+    body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Permission, query, body and idempotency key, then FastAPI's own handler."""
         handler = super().get_route_handler()
-        permission = Permission((self.openapi_extra or {})[PERMISSION])
+        extra = self.openapi_extra or {}
+        permissions = [Permission(p) for p in extra[PERMISSION]]
+        bytes_max = extra.get(BODY_BYTES, bounds.body_bytes_max)
         params = frozenset(p.alias for p in self.dependant.query_params)
         field = self.body_field
         model: Any = field.field_info.annotation if field is not None else None
 
         async def handle(request: Request) -> Response:
-            request.scope["runstate.caller"].need(permission)
+            request.scope["runstate.caller"].need(*permissions)
             _check_query(request, params)
             if request.method == "GET":
                 return await handler(request)
-            raw = await _read(request, self.body_bytes_max)
+            raw = await _read(request, bytes_max)
             text = bodies.text_of(raw)
             members = bodies.envelope(text, model or bodies.Nothing)
             request.scope["runstate.idempotency"] = _idempotency(request, text)
@@ -143,9 +145,9 @@ def room(prefix: str, word: str) -> APIRouter:
     return APIRouter(prefix="/v1/spaces/{space_id}" + prefix, tags=[word], route_class=RoomRoute)
 
 
-def needs(permission: Permission) -> dict[str, Any]:
-    """The `openapi_extra` of a route that needs this permission."""
-    return {PERMISSION: permission.value}
+def needs(*permissions: Permission, body_bytes_max: int = bounds.body_bytes_max) -> dict[str, Any]:
+    """The `openapi_extra` of a route that needs one of these permissions."""
+    return {PERMISSION: [p.value for p in permissions], BODY_BYTES: body_bytes_max}
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:

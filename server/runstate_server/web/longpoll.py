@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from runstate_server.kernel.call import Reply
-from runstate_server.wakeups.bus import Bus
+from runstate_server.wakeups.bus import ONE, Bus
 
 # An instant given by the database is slept past by this much, so that the look finds it passed.
 _PAST_S: Final = 0.005
@@ -65,20 +65,37 @@ class LongPolls:
         try:
             async with _hangup(receive) as gone:
                 with self.bus.subscribe(space_id, reply.sleep) as sleeper:
-                    while not self.drain.draining:
-                        if gone.done():
-                            raise ClientGone
-                        sleeper.event.clear()
-                        reply = await probe()
-                        left_s = ends_at - loop.time()
-                        if ready(reply) or left_s <= 0:
-                            break
-                        if reply.again_s is not None:
-                            left_s = min(left_s, reply.again_s + _PAST_S)
-                        await self._sleep(sleeper.event, gone, left_s)
+                    turns = [name for name in reply.sleep if name.startswith(ONE)]
+                    woken = False
+                    try:
+                        while not self.drain.draining:
+                            if gone.done():
+                                raise ClientGone
+                            woken = sleeper.event.is_set()
+                            sleeper.event.clear()
+                            reply = await probe()
+                            left_s = ends_at - loop.time()
+                            if ready(reply) or left_s <= 0:
+                                break
+                            woken = False
+                            await self._sleep(sleeper.event, gone, self._sleep_s(reply, turns, left_s))
+                    finally:
+                        if turns and (sleeper.event.is_set() or (woken and ready(reply))):
+                            self.bus.wake(turns)
             return reply
         finally:
             self.open -= 1
+
+    def _sleep_s(self, reply: Reply, turns: list[str], left_s: float) -> float:
+        """How long to sleep at most. Where one sleeper suffices, the next instant is an alarm that all
+        share."""
+        if reply.again_s is None:
+            return left_s
+        if not turns:
+            return min(left_s, reply.again_s + _PAST_S)
+        for name in turns:
+            self.bus.alarm(name.removeprefix(ONE), reply.again_s + _PAST_S)
+        return left_s
 
     async def _sleep(self, woken: asyncio.Event, gone: asyncio.Future[None], for_s: float) -> None:
         """Until woken, gone, draining or for_s seconds have passed."""

@@ -28,3 +28,22 @@ def decode(cursor: str) -> tuple[datetime, uuid.UUID]:
     if instant is None or instant.tzinfo is None:
         raise Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
     return instant, last
+
+
+def encode_number(number: int) -> str:
+    """The cursor after the row with this number."""
+    return base64.urlsafe_b64encode(json.dumps([number]).encode()).decode().rstrip("=")
+
+
+def decode_number(cursor: str) -> int:
+    """The number a cursor stands after. Refuses as decode."""
+    try:
+        raw = base64.b64decode(
+            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+        )
+        (number,) = json.loads(raw)
+    except (ValueError, TypeError, UnicodeError, binascii.Error):
+        number = None
+    if not isinstance(number, int) or not 0 <= number < 2**63:
+        raise Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
+    return number

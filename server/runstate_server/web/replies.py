@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response
@@ -37,14 +38,21 @@ def answer(reply: Reply) -> Response:
     """The response to a kernel reply. Refusals are raised."""
     if reply.code is not None:
         raise refusal_of(reply)
+    if reply.status == HTTPStatus.NO_CONTENT:
+        return Response(status_code=HTTPStatus.NO_CONTENT)
     headers = {"Idempotent-Replayed": "true"} if reply.replayed else None
     body = splice(reply.facts, reply.payloads)
     return Response(body.encode(), status_code=reply.status or 200, media_type=_JSON, headers=headers)
 
 
-def plain(value: Any, status: int = 200) -> Response:
+def plain(value: Any) -> Response:
     """A response made from Python values."""
-    return Response(dumps(value).encode(), status_code=status, media_type=_JSON)
+    return text(dumps(value))
+
+
+def text(body: str) -> Response:
+    """A response made from JSON text."""
+    return Response(body.encode(), media_type=_JSON)
 
 
 def error(refusal: Refusal, request_id: str) -> Response:
@@ -57,10 +65,13 @@ def error(refusal: Refusal, request_id: str) -> Response:
     return Response(dumps(body).encode("utf-8", "replace"), refusal.http_status, headers, _JSON)
 
 
-def documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route for the OpenAPI document: the codes it may refuse with, by status."""
+def documented(*codes: Code, empty: str | None = None) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for the OpenAPI document: the codes it may refuse with, by status; `empty`
+    describes a 204."""
     always = (Code.VALIDATION_FAILED, Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.UNAVAILABLE)
     by_status: dict[int | str, dict[str, Any]] = {}
+    if empty is not None:
+        by_status[int(HTTPStatus.NO_CONTENT)] = {"description": empty}
     for code in dict.fromkeys((*always, *codes)):
         row = TABLE[code]
         text = by_status.get(row.status, {}).get("description")
@@ -70,3 +81,8 @@ def documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
             "content": {_JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
         }
     return by_status
+
+
+def has_content(reply: Reply) -> bool:
+    """Whether a take brought something, or a refusal: the end of its long poll."""
+    return reply.status != HTTPStatus.NO_CONTENT

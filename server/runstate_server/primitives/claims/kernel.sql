@@ -155,11 +155,13 @@ DECLARE
   v_path uuid[];
   v_expires_at timestamptz;
   v_generation bigint;
+  v_enter record;
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.path, e.reply INTO v_path, v_reply
-    FROM kernel.claim_enter(p_space, p_key, p_token, true, p_idem, p_print) e;
+  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, true, p_idem, p_print) e;
+  v_path := v_enter.path;
+  v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
@@ -182,11 +184,13 @@ DECLARE
   v_holder text;
   v_generation bigint;
   v_wake text[];
+  v_enter record;
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.path, e.reply INTO v_path, v_reply
-    FROM kernel.claim_enter(p_space, p_key, p_token, false, p_idem, p_print) e;
+  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, false, p_idem, p_print) e;
+  v_path := v_enter.path;
+  v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;

@@ -93,11 +93,17 @@ BEGIN
        WHERE l.space_id = p_space AND l.mailbox_id = b.id AND l.a0 = p_root AND l.scope_id = ANY (p_scopes)
       UNION ALL
       SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id), runstate.queue_ready r
-       WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id) w
-    ORDER BY w.seq LIMIT p_limit
+       WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND r.deliverable
+      UNION ALL
+      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id), runstate.queue_ready r
+       WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND NOT r.deliverable) w
+    LIMIT p_limit
   LOOP
     DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = v_q.seq;
-    DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = v_q.seq;
+    IF NOT FOUND THEN
+      DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = v_q.seq;
+    END IF;
+    CONTINUE WHEN NOT FOUND;  -- a fetch or sweep has just settled it
     PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL, false, NULL, 0, 0,
         v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at)::kernel.queued,
         v_state, v_reason, NULL, NULL, p_now)

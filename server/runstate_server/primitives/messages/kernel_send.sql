@@ -14,8 +14,13 @@ BEGIN
     RETURN NULL;
   END IF;
   PERFORM pg_catalog.pg_advisory_xact_lock(kernel.lock_key('backlog', p_space, p_mailbox::text));
+  -- Two halves, since each partial index covers one.
   SELECT pg_catalog.count(*) INTO v_count FROM (
-    SELECT 1 FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox LIMIT v_limit) w;
+    SELECT 1 FROM runstate.queue_ready r
+     WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.deliverable
+    UNION ALL
+    SELECT 1 FROM runstate.queue_ready r
+     WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND NOT r.deliverable LIMIT v_limit) w;
   IF v_count + p_more <= v_limit THEN
     RETURN NULL;
   END IF;

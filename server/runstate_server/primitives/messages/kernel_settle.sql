@@ -86,12 +86,15 @@ CREATE FUNCTION kernel.message_renew(p_space text, p_id uuid, p_token text, p_le
 DECLARE
   v_now timestamptz;
   v_q kernel.queued;
+  v_enter record;
   v_expires_at timestamptz;
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.q, e.reply INTO v_q, v_reply FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem, p_print) e;
-  IF v_reply.changed IS NOT NULL OR v_reply.code IS NOT NULL THEN
+  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem, p_print) e;
+  v_q := v_enter.q;
+  v_reply := v_enter.reply;
+  IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
   v_now := kernel.kernel_now();
@@ -111,6 +114,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_q kernel.queued;
+  v_enter record;
   v_path uuid[];
   v_wake text[];
   v_sent kernel.reply;
@@ -123,9 +127,10 @@ BEGIN
       RETURN kernel.no_mailbox(p_mailbox);
     END IF;
   END IF;
-  SELECT e.q, e.reply INTO v_q, v_reply
-    FROM kernel.delivery_enter(p_space, p_id, p_token, p_scope, p_idem, p_print) e;
-  IF v_reply.changed IS NOT NULL OR v_reply.code IS NOT NULL THEN
+  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, p_scope, p_idem, p_print) e;
+  v_q := v_enter.q;
+  v_reply := v_enter.reply;
+  IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
   v_now := kernel.kernel_now();
@@ -158,13 +163,16 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_q kernel.queued;
+  v_enter record;
   v_at timestamptz;
   v_wake text[];
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.q, e.reply INTO v_q, v_reply FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem, p_print) e;
-  IF v_reply.changed IS NOT NULL OR v_reply.code IS NOT NULL THEN
+  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem, p_print) e;
+  v_q := v_enter.q;
+  v_reply := v_enter.reply;
+  IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
   v_now := kernel.kernel_now();

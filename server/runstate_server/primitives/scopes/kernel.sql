@@ -1,7 +1,7 @@
 -- Scopes.  stored: ACTIVE -> CANCELLED | COMPLETED | EXPIRED, for good.  effective: what the whole chain says, written
 -- for the subtree by the end of any scope above; a deadline that has passed is EXPIRED before anybody wrote it.
 -- Tables: scopes, scope_tidies.  Locks: gate (alone to end, shared to create a child), idempotency key, then the
--- advisory lock of a run's name, or the parent's row.  Ends call down into the rooms below (once_end).
+-- advisory lock of a run's name, or the parent's row.  Ends call down into the rooms below (once_end, claim_end, messages_end).
 
 -- The view of section 2 of the API.
 CREATE FUNCTION kernel.scope_facts(p_space text, p_id uuid, p_now timestamptz) RETURNS json LANGUAGE sql VOLATILE AS $$
@@ -146,10 +146,13 @@ RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_depth int := pg_catalog.cardinality(p_path);
   v_ids uuid[];
+  v_count int;
 BEGIN
   v_ids := ARRAY(SELECT s.id FROM runstate.scopes s
                   WHERE s.space_id = p_space AND s.root_id = p_path[1] AND s.path[v_depth] = p_path[v_depth]);
-  RETURN kernel.once_end(p_space, p_path[1], v_ids, p_reason, p_now, p_limit);
+  v_count := kernel.once_end(p_space, p_path[1], v_ids, p_reason, p_now, p_limit);
+  v_count := v_count + kernel.claim_end(p_space, p_path[1], v_ids, p_reason, p_now, p_limit - v_count);
+  RETURN v_count + kernel.messages_end(p_space, p_path[1], v_ids, p_reason, p_now, p_limit - v_count);
 END $$;
 
 -- Write the end of one scope and its subtree, with its event. The gate is held alone. Small runs end whole in here;
@@ -175,7 +178,7 @@ BEGIN
       (p_space, p_path[v_depth], 'scope_' || pg_catalog.lower(p_state)) ON CONFLICT (space_id, scope_id) DO NOTHING;
   END IF;
   PERFORM kernel.event(p_space, p_now, 'scope.' || pg_catalog.lower(p_state), p_path, 'scope', p_path[v_depth]::text,
-    pg_catalog.json_build_object('name', v_name, 'onceEnded', v_ended),
+    pg_catalog.json_build_object('name', v_name, 'ended', v_ended),
     ARRAY[kernel.topic('scope', p_space, p_path[1]::text)]);
   RETURN true;
 END $$;

@@ -1,0 +1,110 @@
+"""The listing of messages, and the depth of a mailbox: counted over the indexes, not kept."""
+
+import uuid
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from runstate_server.foundation import db
+from runstate_server.foundation.errors import Code, Refusal
+
+# A message's state: its end, else what its scope and deadline say, else which narrow table holds it.
+_PAGE = """
+SELECT m.seq, json_build_object('id', m.id, 'scopeId', m.scope_id, 'state', st.state,
+    'attempt', COALESCE(l.attempt, r.attempt, m.attempt), 'priority', m.priority, 'workKey', m.work_key,
+    'taskId', CASE WHEN m.task_key IS NOT NULL THEN m.id END, 'deadline', {build}.wire_time(m.deadline),
+    'holder', CASE WHEN st.state = 'LEASED' THEN l.holder END,
+    'leaseExpiresAt', CASE WHEN st.state = 'LEASED' THEN {build}.wire_time(l.expires_at) END,
+    'lastError', m.last_error, 'createdAt', {build}.wire_time(m.created_at))
+  FROM runstate.messages m
+  LEFT JOIN runstate.queue_leased l ON l.space_id = m.space_id AND l.seq = m.seq
+  LEFT JOIN runstate.queue_ready r ON r.space_id = m.space_id AND r.seq = m.seq
+  CROSS JOIN LATERAL (SELECT CASE
+      WHEN m.ended IS NOT NULL THEN m.ended
+      WHEN e.reason = 'deadline' OR m.deadline <= :now THEN 'EXPIRED'
+      WHEN e.reason IS NOT NULL THEN 'CANCELLED'
+      WHEN l.expires_at > :now THEN 'LEASED' ELSE 'READY' END AS state
+    FROM {build}.message_scope_end(m.space_id, m.scope_id, :now) e (reason)) st
+ WHERE m.space_id = :space AND m.mailbox_id = :mailbox
+   AND (CAST(:scope AS uuid) IS NULL OR m.scope_id = :scope)
+   AND (CAST(:state AS text) IS NULL OR st.state = :state)
+   AND (CAST(:before AS bigint) IS NULL OR m.seq < :before)
+ ORDER BY m.seq DESC LIMIT :limit
+"""
+
+_DEPTH = """
+SELECT {build}.mailbox_facts(:space, b.id),
+    (SELECT count(*) FROM runstate.queue_ready r
+      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at <= :now),
+    (SELECT count(*) FROM runstate.queue_ready r
+      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at > :now),
+    (SELECT count(*) FROM runstate.queue_leased l WHERE l.space_id = :space AND l.mailbox_id = b.id),
+    (SELECT count(*) FROM runstate.messages m
+      WHERE m.space_id = :space AND m.mailbox_id = b.id AND m.ended = 'DEAD'),
+    (SELECT {build}.wire_time(min(r.available_at)) FROM runstate.queue_ready r
+      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at <= :now)
+  FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :mailbox
+"""
+
+
+async def page(
+    engine: AsyncEngine,
+    build: str,
+    space_id: str,
+    mailbox_id: uuid.UUID,
+    *,
+    state: str | None,
+    scope_id: uuid.UUID | None,
+    before: int | None,
+    limit: int,
+) -> tuple[list[dict[str, Any]], int | None]:
+    """Messages of every state, newest first. Returns: the page, and the number to go on before, None at the
+    end.
+    Refuses: NOT_FOUND (mailbox)."""
+    async with db.report(engine) as connection:
+        now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
+        known = await connection.execute(
+            text("SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :mailbox"),
+            {"space": space_id, "mailbox": mailbox_id},
+        )
+        if known.scalar() is None:
+            raise _no_mailbox(mailbox_id)
+        rows = (
+            await connection.execute(
+                text(_PAGE.replace("{build}", build)),
+                {
+                    "space": space_id,
+                    "mailbox": mailbox_id,
+                    "scope": scope_id,
+                    "state": state,
+                    "before": before,
+                    "now": now,
+                    "limit": limit + 1,
+                },
+            )
+        ).all()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return [row[1] for row in rows], rows[-1][0] if more else None
+
+
+async def depth(engine: AsyncEngine, build: str, space_id: str, mailbox_id: uuid.UUID) -> dict[str, Any]:
+    """The view of a mailbox with {depth, oldestReadyAt}. Refuses: NOT_FOUND."""
+    async with db.report(engine) as connection:
+        now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
+        row = (
+            await connection.execute(
+                text(_DEPTH.replace("{build}", build)),
+                {"space": space_id, "mailbox": mailbox_id, "now": now},
+            )
+        ).one_or_none()
+    if row is None:
+        raise _no_mailbox(mailbox_id)
+    facts, ready, delayed, leased, dead, oldest = row
+    counts = {"ready": ready, "delayed": delayed, "leased": leased, "dead": dead}
+    return {**facts, "depth": counts, "oldestReadyAt": oldest}
+
+
+def _no_mailbox(mailbox_id: uuid.UUID) -> Refusal:
+    return Refusal(Code.NOT_FOUND, f"mailbox {mailbox_id} does not exist in this space")
