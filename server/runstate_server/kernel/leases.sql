@@ -11,7 +11,6 @@ RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
   SELECT GREATEST(p_expires_at, kernel.lease_end(p_now, p_lease_s))
 $$;
 
--- Null for no instant: GREATEST alone would make it 0, "at once".
 -- Null for an instant that never comes (GREATEST alone would say 0).
 CREATE FUNCTION kernel.seconds_until(p_at timestamptz, p_now timestamptz) RETURNS double precision
 LANGUAGE sql IMMUTABLE AS $$

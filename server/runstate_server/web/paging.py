@@ -1,10 +1,9 @@
 """Opaque cursors of listings: the sort key of the last row, encoded."""
 
 import base64
-import binascii
 import json
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 
 from runstate_server.foundation.errors import Code, Refusal
 
@@ -23,8 +22,8 @@ def decode(cursor: str) -> tuple[datetime, uuid.UUID]:
         )
         at, row_id = json.loads(raw)
         instant, last = datetime.fromisoformat(at), uuid.UUID(row_id)
-    except (ValueError, TypeError, UnicodeError, binascii.Error):
-        instant = None
-    if instant is None or instant.tzinfo is None:
-        raise Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
-    return instant, last
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC), last
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        pass
+    raise Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
