@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.spaces import Space
 
-
 HOSTED = {"clock", "database_url", "fresh_database", "kernel_schema", "template", "two_replicas"}
 
 
