@@ -13,14 +13,14 @@ from examples.demo import scenes
 from examples.demo.account import Teller
 from examples.demo.stage import GaveUp, Stage
 from runstate_server.embedded import EmbeddedError
+from tests.support.site import leave_on_signals
 
 CALLERS = 10
 
 
 def main() -> int:
     options = _parser().parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupted)
+    leave_on_signals()
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(options.seconds)
     teller = Teller(time.time())
@@ -56,14 +56,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="give up after so many seconds (default 60)")
     return parser
-
-
-def _interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Leave, once: a second Ctrl-C must not keep it from ending what it has started."""
-    signal.alarm(0)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _out_of_time(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -4,24 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Telling:
-    """What one caller said of itself."""
-
-    at: float
-    who: str
-    what: str  # ready, asks, runs, worked, got, refused, ended
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Event:
-    """What the server's journal says of a key."""
-
-    at: float
-    type: str
-    holder: str | None
+from tests.support.crowd import Telling
+from tests.support.site import Event
 
 
 @dataclass(frozen=True)

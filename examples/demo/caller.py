@@ -15,7 +15,7 @@ from typing import Any
 import runstate
 
 NAME = sys.argv[1]
-LEASE_S = 3
+LEASE_S = float(sys.argv[2])
 
 
 @runstate.once(lease=LEASE_S, key=lambda company, _work_s: company)

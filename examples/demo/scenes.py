@@ -3,11 +3,12 @@
 import signal
 import time
 
-from examples.demo import account
-from examples.demo.account import Claim, Scene, Teller, Telling, others
-from examples.demo.stage import Stage, instant
+import httpx
 
-LEASE_S = 3  # as caller.py asks for it
+from examples.demo import account
+from examples.demo.account import Claim, Scene, Teller, others
+from examples.demo.stage import LEASE_S, Stage, instant
+from tests.support.crowd import Telling
 
 
 def killed_owner(on: Stage, teller: Teller) -> None:
@@ -59,7 +60,7 @@ def killed_replica(on: Stage, teller: Teller) -> None:
     acts = [(time.time(), "the others", f"wait, asleep at the servers: {_asleep(polls)}")]
     victim = max(range(2), key=polls.__getitem__)
     killed_at = time.time()
-    on.replicas[victim].kill()
+    on.site.replicas[victim].kill()
     acts.append((killed_at, f"replica-{victim + 1}", f"SIGKILL, with {polls[victim]} callers asleep at it"))
     moved = on.until_asleep(len(names) - 1)
     if sum(moved) >= len(names) - 1:
@@ -76,7 +77,7 @@ def killed_replica(on: Stage, teller: Teller) -> None:
             account.history_is(scene, ("acquired", owner), ("completed", owner)),
         ]
     )
-    on.replicas[victim].start()
+    on.site.replicas[victim].start()
 
 
 def slow_owner(on: Stage, teller: Teller) -> None:
@@ -119,27 +120,25 @@ def stale_token(on: Stage, teller: Teller) -> None:
         "The same by plain HTTP",
         "A program without our SDK takes a key for 1 s, lets the lease lapse, and completes after its heir.",
     )
-    place = {"scopeId": on.run_id(), "key": key}
+    place = {"scopeId": on.run_id, "key": key}
     first = _acquire(on, place, holder="first")
-    opened = on.view(key, wait_ms=10_000)["state"]
+    opened = on.site.once(on.run_id, key, wait_ms=10_000)["state"]
     second = _acquire(on, place, holder="second")
-    told = on.space.post(
-        "/once/complete", json={**place, "token": second["token"], "result": {"by": "second"}}
-    )
-    late = on.space.post("/once/complete", json={**place, "token": first["token"], "result": {"by": "first"}})
+    won = _complete(on, place, second, {"by": "second"})
+    late = _complete(on, place, first, {"by": "first"})
     error = late.json().get("error", {})
-    history = [(event.type.removeprefix("once."), event.holder) for event in on.journal(key)]
+    history = [(event.type.removeprefix("once."), event.holder) for event in on.site.once_events(key)]
     teller.say(f"   the late complete: {late.status_code} {error.get('code')}, {error.get('message')!r}\n")
     teller.claims(
         [
             Claim("a lapsed lease reads as OPEN", opened == "OPEN"),
             Claim(
-                "the heir's result was recorded", told.status_code == 200 and told.json() == {"state": "DONE"}
+                "the heir's result was recorded", won.status_code == 200 and won.json() == {"state": "DONE"}
             ),
             Claim(
                 "the late result was refused", (late.status_code, error.get("code")) == (409, "STALE_CLAIM")
             ),
-            Claim("the heir's result stands", on.view(key).get("result") == {"by": "second"}),
+            Claim("the heir's result stands", on.site.once(on.run_id, key).get("result") == {"by": "second"}),
             Claim(
                 "and the journal agrees",
                 history
@@ -156,7 +155,12 @@ def stale_token(on: Stage, teller: Teller) -> None:
 
 def _acquire(on: Stage, place: dict[str, str], *, holder: str) -> dict[str, str]:
     body = {**place, "holder": holder, "holderSession": holder, "leaseSeconds": 1}
-    return dict(on.space.post("/once/acquire", json=body).raise_for_status().json())
+    return dict(on.site.send("POST", "/once/acquire", body).raise_for_status().json())
+
+
+def _complete(on: Stage, place: dict[str, str], lease: dict[str, str], result: object) -> httpx.Response:
+    body = {**place, "token": lease["token"], "result": result}
+    return on.site.send("POST", "/once/complete", body)
 
 
 def _until_taken_over(on: Stage, key: str, owner: str) -> float:
@@ -167,7 +171,7 @@ def _until_taken_over(on: Stage, key: str, owner: str) -> float:
         return any(t.what == "runs" and t.who != owner for t in told)
 
     while not on.hear(taken_over, patience_s=0.1):
-        view = on.view(key)
+        view = on.site.once(on.run_id, key)
         if view.get("holder") == owner:
             lease_ends_at = instant(view["leaseExpiresAt"])
     return lease_ends_at
@@ -186,8 +190,8 @@ def _collected(
         key,
         tuple(names),
         tuple(on.told),
-        on.journal(key),
-        on.view(key),
+        tuple(on.site.once_events(key)),
+        on.site.once(on.run_id, key),
         tuple(acts),
         frozenset(killed or ()),
         lease_ends_at,

@@ -229,6 +229,7 @@ def build(service: Service) -> front.Front:
     app.exception_handler(Refusal)(_refused)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_http)
+    app.exception_handler(Exception)(_crashed)
     for room in ROOMS:
         app.include_router(room)
     _add_probes(app, service)
@@ -261,6 +262,11 @@ def _id_of(request: Request) -> str:
 
 async def _refused(request: Request, error: Refusal) -> Response:
     return replies.error(error, _id_of(request))
+
+
+async def _crashed(request: Request, _error: Exception) -> Response:
+    """In place of the framework's own plain text; the front logs the error, which is raised on to it."""
+    return replies.error(front.crash(), _id_of(request))
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:

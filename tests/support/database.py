@@ -5,6 +5,7 @@ Blocking functions, for fixtures; they may be called with or without a running e
 
 import asyncio
 import contextlib
+import os
 import secrets
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -111,7 +112,8 @@ class Cluster:
 
     def __init__(self, pg_bin: Path | None = None, *, durable: bool = False) -> None:
         self._exits = contextlib.ExitStack()
-        self._pg_bin = pg_bin
+        named = os.environ.get("RUNSTATE_PG_BIN")  # the whole suite on another PostgreSQL
+        self._pg_bin = pg_bin or (Path(named) if named else None)
         self._durable = durable
 
     def start(self) -> Template:

@@ -4,6 +4,8 @@ Stands for the load balancer in front of two replicas, and for the wire to the d
 of its own, so that blocking and async tests use it alike.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import itertools
@@ -12,8 +14,11 @@ import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10, under which the SDK's tests run too
 
 Backend = int | Path  # a TCP port of 127.0.0.1, or a Unix socket
 READ_BYTES = 65_536
@@ -117,13 +122,16 @@ class RoundRobin:
         far_reader, far_writer = backend
         self._writers.add(far_writer)
         link = _Link()
+        ways = {
+            asyncio.create_task(self._up(reader, far_writer, link)),
+            asyncio.create_task(self._down(far_reader, writer, link)),
+        }
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._up(reader, far_writer, link))
-                group.create_task(self._down(far_reader, writer, link))
-        except* (ConnectionError, _EndedError):
-            pass
+            await asyncio.wait(ways, return_when=asyncio.FIRST_EXCEPTION)
         finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
             self._writers.discard(far_writer)
             far_writer.close()
 
@@ -136,7 +144,7 @@ class RoundRobin:
                 return await asyncio.open_connection("127.0.0.1", backend)
         return None
 
-    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link) -> None:
         """Client to backend."""
         while data := await reader.read(READ_BYTES):
             await self._open_gate.wait()
@@ -149,7 +157,7 @@ class RoundRobin:
         if writer.can_write_eof():
             writer.write_eof()
 
-    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link) -> None:
         """Backend to client; its end ends the connection."""
         while data := await reader.read(READ_BYTES):
             await self._open_gate.wait()

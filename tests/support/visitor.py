@@ -11,6 +11,15 @@ import pytest
 
 from tests.support.spaces import Space
 
+HOSTED = {"clock", "database_url", "fresh_database", "kernel_schema", "template", "two_replicas"}
+
+
+def pytest_collection_modifyitems(config, items):
+    """A test that handles servers or databases itself runs on the server's Python only."""
+    hosted = [item for item in items if HOSTED & set(item.fixturenames)]
+    items[:] = [item for item in items if item not in hosted]
+    config.hook.pytest_deselected(items=hosted)
+
 
 @pytest.fixture(scope="session")
 def anyio_backend():

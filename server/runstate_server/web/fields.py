@@ -14,6 +14,9 @@ _INSTANT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 
+# The driver sends the very first and last instants as -infinity and infinity, which are no times of the wire.
+_EARLIEST = datetime(1, 1, 1, 0, 0, 0, 1000, UTC)
+
 
 def _no_nul(value: str) -> str:
     if "\0" in value:
@@ -27,18 +30,19 @@ def _cut(value: str) -> str:
 
 
 def parse_instant(value: Any) -> datetime:
-    """RFC 3339 with any offset and precision, as UTC; without an offset it is refused."""
+    """RFC 3339 with any offset and precision, as UTC, cut to the wire's milliseconds; without an offset it is
+    refused."""
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("must be an RFC 3339 time with an offset, such as 2026-01-31T12:00:00Z")
     *_, fraction, offset = match.groups()
-    micros = (fraction or "0")[:6].ljust(6, "0")
+    millis = (fraction or "0")[:3].ljust(3, "0")
     zone = "+00:00" if offset in "Zz" else offset
     second = match.group(6)
     leap = second == "60"
-    text = f"{value[:10]}T{value[11:17]}{'59' if leap else second}.{micros}{zone}"
+    text = f"{value[:10]}T{value[11:17]}{'59' if leap else second}.{millis}{zone}"
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        return max(datetime.fromisoformat(text).astimezone(UTC), _EARLIEST)
     except (ValueError, OverflowError):
         raise ValueError("is no instant of the calendar") from None
 

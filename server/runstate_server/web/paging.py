@@ -1,49 +1,57 @@
 """Opaque cursors of listings: the sort key of the last row, encoded."""
 
 import base64
-import binascii
 import json
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 from runstate_server.foundation.errors import Code, Refusal
+
+_NUMBER_MAX = 2**63 - 1
 
 
 def encode(at: datetime, row_id: uuid.UUID) -> str:
     """The cursor after the row (at, row_id)."""
-    raw = json.dumps([at.isoformat(), str(row_id)]).encode()
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    return _packed([at.isoformat(), str(row_id)])
 
 
 def decode(cursor: str) -> tuple[datetime, uuid.UUID]:
     """The row a cursor stands after. Refuses: VALIDATION_FAILED for anything this server did not make."""
     try:
-        raw = base64.b64decode(
-            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True
-        )
-        at, row_id = json.loads(raw)
+        at, row_id = _unpacked(cursor)
         instant, last = datetime.fromisoformat(at), uuid.UUID(row_id)
-    except (ValueError, TypeError, UnicodeError, binascii.Error):
-        instant = None
-    if instant is None or instant.tzinfo is None:
-        raise Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
-    return instant, last
+        if instant.tzinfo is not None:
+            return instant.astimezone(UTC), last
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        pass
+    raise _foreign()
 
 
 def encode_number(number: int) -> str:
     """The cursor after the row with this number."""
-    return base64.urlsafe_b64encode(json.dumps([number]).encode()).decode().rstrip("=")
+    return _packed([number])
 
 
 def decode_number(cursor: str) -> int:
     """The number a cursor stands after. Refuses as decode."""
     try:
-        raw = base64.b64decode(
-            cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True
-        )
-        (number,) = json.loads(raw)
-    except (ValueError, TypeError, UnicodeError, binascii.Error):
-        number = None
-    if not isinstance(number, int) or not 0 <= number < 2**63:
-        raise Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
-    return number
+        (number,) = _unpacked(cursor)
+        if type(number) is int and 0 <= number <= _NUMBER_MAX:
+            return number
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise _foreign()
+
+
+def _packed(key: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def _unpacked(cursor: str) -> Any:
+    padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+    return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+
+
+def _foreign() -> Refusal:
+    return Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")

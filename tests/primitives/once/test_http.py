@@ -103,12 +103,8 @@ def test_a_longest_key_of_random_characters_fits_the_index(api, once):
 
 
 def test_a_scope_that_does_not_exist_is_not_found(api, once):
-    for scope_id in (
-        "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47",
-        "nonsense",
-        "",
-        "0198C9A2-7D3E-7B4C-9A51-2F1C8E6B0D47",
-    ):
+    unknown = "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47"
+    for scope_id in (unknown, "nonsense", "", once.scope.upper(), f"{{{once.scope}}}"):
         lost = Once(scope_id)
         for call in (lost.acquire(), lost.view(), lost.renew("t"), lost.complete("t"), lost.fail("t")):
             refused(call.send(api), "NOT_FOUND")

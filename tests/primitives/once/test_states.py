@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import Once, end, held, ok, refused, scope
+from tests.support.builders import Once, end, held, in_seconds, ok, refused, scope
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_keys_are_compared_byte_for_byte(api, once, key, other):
     [("cancel", "SCOPE_CANCELLED"), ("complete", "SCOPE_CANCELLED"), (None, "DEADLINE_EXCEEDED")],
 )
 def test_nothing_is_granted_or_recorded_in_a_scope_that_has_ended(api, clock, how, code):
-    once = Once(scope(api, deadline="2999-01-01T00:00:00Z" if how else in_a_minute(api)))
+    once = Once(scope(api, deadline="2999-01-01T00:00:00Z" if how else in_seconds(api, 60)))
     token = held(api, once, lease_s=3600)
     if how:
         ok(end(once.scope, how).send(api))
@@ -154,14 +154,6 @@ def test_nothing_is_granted_or_recorded_in_a_scope_that_has_ended(api, clock, ho
     for call in (*calls, Once(once.scope, "new").acquire()):
         assert once.scope in refused(call.send(api), code)
     assert ok(once.view(wait_ms=30_000).send(api)) == {"state": "OPEN", "attempts": 0}
-
-
-def in_a_minute(api):
-    """A deadline one minute from the server's now."""
-    from datetime import datetime, timedelta
-
-    made = ok(api.post("/scopes", json={}), 201)["createdAt"]
-    return (datetime.fromisoformat(made) + timedelta(minutes=1)).isoformat()
 
 
 def test_what_was_recorded_before_the_end_of_the_scope_stays_readable(api, once):

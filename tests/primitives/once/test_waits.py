@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support import spaces
-from tests.support.builders import Once, end, held, ok, scope
+from tests.support.builders import Once, end, held, in_seconds, ok, scope
 from tests.support.metrics import Metrics, until_polls
 from tests.support.processes import Replica
 from tests.support.spaces import Space
@@ -100,7 +100,7 @@ def once(api, request):
     ids=["complete", "last failure", "failure", "cancel"],
 )
 def test_a_waiter_wakes_by_the_bus_and_with_the_bus_cut_by_the_tick(
-    group, api, once, where, by, finish, answer
+    group, api, once, *, where, by, finish, answer
 ):
     token = held(api, once, lease_s=3600)
     with Poll(group, getattr(group, where), once) as poll:
@@ -141,11 +141,7 @@ def test_a_waiter_sleeps_on_when_the_lease_it_watches_is_renewed(group, api, onc
 
 
 def test_a_waiter_wakes_when_the_deadline_of_the_scope_passes(group, api):
-    from datetime import datetime, timedelta
-
-    made = ok(api.post("/scopes", json={}), 201)["createdAt"]
-    deadline = (datetime.fromisoformat(made) + timedelta(seconds=1.5)).isoformat()
-    once = Once(scope(api, parentId=scope(api, deadline=deadline)), "deadline")
+    once = Once(scope(api, parentId=scope(api, deadline=in_seconds(api, 1.5))), "deadline")
     held(api, once, lease_s=3600)
     with Poll(group, group.there, once) as poll:
         assert poll.answer() == {"state": "OPEN", "attempts": 0}
