@@ -90,8 +90,8 @@ UP = (
       WHERE deliverable AND a2 IS NOT NULL
     """,
     """
-    CREATE INDEX ready_scope ON runstate.queue_ready (space_id, mailbox_id, scope_id, lane, rank, available_at, seq)
-      WHERE deliverable
+    CREATE INDEX ready_scope ON runstate.queue_ready
+      (space_id, mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable
     """,
     """
     CREATE INDEX ready_behind ON runstate.queue_ready (space_id, mailbox_id, scope_id, seq)
