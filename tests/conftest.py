@@ -101,6 +101,13 @@ def server(database_url: str) -> Iterator[Replica]:
         yield replica
 
 
+@pytest.fixture(scope="session")
+def second_server(database_url: str) -> Iterator[Replica]:
+    """Another replica on the worker's database; leave it running, too."""
+    with Replica(database_url) as replica:
+        yield replica
+
+
 @pytest.fixture
 def space(database_url: str) -> Space:
     """A new space with a key of all permissions, in this worker's database."""
@@ -119,6 +126,13 @@ async def async_api(server: Replica, space: Space) -> Any:
     """The same for async tests."""
     async with space.async_client(server.url) as client:
         yield client
+
+
+@pytest.fixture
+async def both_apis(server: Replica, second_server: Replica, space: Space) -> Any:
+    """Two async clients, one for each of two replicas."""
+    async with space.async_client(server.url) as one, space.async_client(second_server.url) as two:
+        yield one, two
 
 
 @pytest.fixture
