@@ -1,6 +1,6 @@
--- The gate of a run: every mutation inside it passes shared; cancel, complete and expire pass alone. So nothing is
--- granted or recorded after the end of a scope has been answered, and no row is dirtied. A call takes all its gates
--- first, sorted, in a statement of their own, and never upgrades one.
+-- The gate of a run: every mutation inside it passes shared; cancel, complete and expire pass alone. So
+-- nothing is granted or recorded after the end of a scope has been answered, and no row is dirtied. A call
+-- takes all its gates first, sorted, in a statement of their own, and never upgrades one.
 
 CREATE FUNCTION kernel.gate_shared(p_space text, p_root uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.pg_advisory_xact_lock_shared(kernel.lock_key('gate', p_space, p_root::text))
@@ -15,8 +15,9 @@ CREATE FUNCTION kernel.gate_tried(p_space text, p_root uuid) RETURNS boolean LAN
   SELECT pg_catalog.pg_try_advisory_xact_lock_shared(kernel.lock_key('gate', p_space, p_root::text))
 $$;
 
--- Pass the gate of a scope. Returns the scope's path from its root to itself, null when this space has no such scope.
--- The path never changes, so reading it before the gate is safe; the state must be read after (scope_refusal).
+-- Pass the gate of a scope. Returns the scope's path from its root to itself, null when this space has no
+-- such scope. The path never changes, so reading it before the gate is safe; the state must be read after
+-- (scope_refusal).
 CREATE FUNCTION kernel.gate_pass(p_space text, p_scope uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[];
@@ -39,7 +40,8 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- The refusal of a mutation in a scope that has ended, null while it is active. Call it after the last lock.
--- A deadline found passed is not written here (that needs the gate alone): the reply asks the server to do it.
+-- A deadline found passed is not written here (that needs the gate alone): the reply asks the server to do
+-- it.
 CREATE FUNCTION kernel.scope_refusal(p_space text, p_scope uuid, p_now timestamptz) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -63,7 +65,8 @@ BEGIN
   RETURN kernel.refuse('SCOPE_CANCELLED', 'scope ' || p_scope::text || ' is ' || v_effective);
 END $$;
 
--- Pass the gates of several runs, sorted by lock number, so that two calls never wait for each other in a circle.
+-- Pass the gates of several runs, sorted by lock number, so that two calls never wait for each other in a
+-- circle.
 CREATE FUNCTION kernel.gates_shared(p_space text, p_roots uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_key bigint;

@@ -1,6 +1,7 @@
--- Idempotency keys: the first outcome that changed something is kept in the transaction of its effect and told again
--- for 24 h. Locks: an advisory lock on the key, after the gates and before everything else. Table: idempotency, in a
--- ring of four slots by day (two are read, one is being filled ahead, one is emptied whole by idempotency_sweep).
+-- Idempotency keys: the first outcome that changed something is kept in the transaction of its effect and
+-- told again for 24 h. Locks: an advisory lock on the key, after the gates and before everything else. Table:
+-- idempotency, in a ring of four slots by day (two are read, one is being filled ahead, one is emptied whole
+-- by idempotency_sweep).
 
 CREATE FUNCTION kernel.idempotency_slot(p_at timestamptz) RETURNS smallint LANGUAGE sql IMMUTABLE AS $$
   SELECT (pg_catalog.floor(EXTRACT(epoch FROM p_at) / 86400)::bigint % 4)::smallint
@@ -37,22 +38,23 @@ BEGIN
   RETURN ROW(v_status, NULL, v_facts::json, NULL, NULL, NULL, false, true, NULL, NULL)::kernel.reply;
 END $$;
 
--- Keep the outcome of a call and pass it through. Only what changed something is kept; a row left over from an
--- earlier turn of the ring is overwritten.
+-- Keep the outcome of a call and pass it through. Only what changed something is kept; a row left over from
+-- an earlier turn of the ring is overwritten.
 CREATE FUNCTION kernel.idempotency_keep(p_space text, p_key text, p_fingerprint bytea, p_now timestamptz,
   p_reply kernel.reply) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF p_key IS NOT NULL AND p_reply.changed THEN
     INSERT INTO runstate.idempotency AS i (slot, space_id, key, fingerprint, status, facts, kept_at)
-    VALUES (kernel.idempotency_slot(p_now), p_space, p_key, p_fingerprint, p_reply.status, p_reply.facts::text, p_now)
-    ON CONFLICT (slot, space_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
-      facts = excluded.facts, kept_at = excluded.kept_at;
+    VALUES (kernel.idempotency_slot(p_now), p_space, p_key, p_fingerprint, p_reply.status,
+      p_reply.facts::text, p_now)
+    ON CONFLICT (slot, space_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
+      status = excluded.status, facts = excluded.facts, kept_at = excluded.kept_at;
   END IF;
   RETURN p_reply;
 END $$;
 
--- Empty the slot that tomorrow fills; its youngest row is two days old. TRUNCATE wants the slot alone: when a reader
--- holds it past lock_timeout the sweep fails and comes again.
+-- Empty the slot that tomorrow fills; its youngest row is two days old. TRUNCATE wants the slot alone: when a
+-- reader holds it past lock_timeout the sweep fails and comes again.
 CREATE FUNCTION kernel.idempotency_sweep(p_batch int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_slot smallint := kernel.idempotency_slot(kernel.kernel_now() + interval '1 day');

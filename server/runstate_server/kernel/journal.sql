@@ -1,11 +1,12 @@
--- The journal: a function writes its event into the outbox in its own commit, after its last lock; the sequencer step
--- moves committed rows into the journal and numbers them 1..N per space. Tables: outbox, sequencer, journal_heads,
--- journal. Locks: the sequencer row (one step at a time, nobody waits for it), then outbox rows, then heads.
+-- The journal: a function writes its event into the outbox in its own commit, after its last lock; the
+-- sequencer step moves committed rows into the journal and numbers them 1..N per space. Tables: outbox,
+-- sequencer, journal_heads, journal. Locks: the sequencer row (one step at a time, nobody waits for it), then
+-- outbox rows, then heads.
 
--- Write one event. p_path: the scope's path, null for an event of the whole space. p_wake: the topics that a replica
--- which missed the wake-up finds here. Returns the outbox number.
-CREATE FUNCTION kernel.event(p_space text, p_now timestamptz, p_type text, p_path uuid[], p_aggregate text, p_id text,
-  p_payload json, p_wake text[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+-- Write one event. p_path: the scope's path, null for an event of the whole space. p_wake: the topics that a
+-- replica which missed the wake-up finds here. Returns the outbox number.
+CREATE FUNCTION kernel.event(p_space text, p_now timestamptz, p_type text, p_path uuid[], p_aggregate text,
+  p_id text, p_payload json, p_wake text[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   INSERT INTO runstate.outbox (space_id, type, created_at, scope_id, root_id, depth1_id, depth2_id,
     aggregate_type, aggregate_id, payload, wake)
   VALUES (p_space, p_type, p_now, p_path[pg_catalog.cardinality(p_path)], p_path[1], p_path[2], p_path[3],
@@ -13,8 +14,9 @@ CREATE FUNCTION kernel.event(p_space text, p_now timestamptz, p_type text, p_pat
   RETURNING seq
 $$;
 
--- Number at most p_batch committed events. Returns how many were moved and the last outbox number seen; -1 moved when
--- another replica is at it. p_floor lets the step skip dead rows under a long snapshot elsewhere; 0 looks at all.
+-- Number at most p_batch committed events. Returns how many were moved and the last outbox number seen; -1
+-- moved when another replica is at it. p_floor lets the step skip dead rows under a long snapshot elsewhere;
+-- 0 looks at all.
 CREATE FUNCTION kernel.journal_step(p_batch int, p_floor bigint, OUT moved int, OUT last_seq bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -37,8 +39,9 @@ BEGIN
     RETURNING h.space_id, h.num
   ), numbered AS (
     SELECT g.space_id, h.num - pg_catalog.count(*) OVER (PARTITION BY g.space_id)
-           + pg_catalog.row_number() OVER (PARTITION BY g.space_id ORDER BY g.seq) AS num, g.seq, g.type, g.created_at,
-           g.scope_id, g.root_id, g.depth1_id, g.depth2_id, g.aggregate_type, g.aggregate_id, g.payload, g.wake
+           + pg_catalog.row_number() OVER (PARTITION BY g.space_id ORDER BY g.seq) AS num, g.seq, g.type,
+             g.created_at, g.scope_id, g.root_id, g.depth1_id, g.depth2_id, g.aggregate_type, g.aggregate_id,
+               g.payload, g.wake
       FROM gone g JOIN heads h ON h.space_id = g.space_id
   ), written AS (
     INSERT INTO runstate.journal (space_id, num, type, created_at, scope_id, root_id, depth1_id, depth2_id,
@@ -48,12 +51,14 @@ BEGIN
       FROM numbered n ORDER BY n.seq
     RETURNING 1
   )
-  SELECT (SELECT pg_catalog.count(*) FROM written), COALESCE((SELECT pg_catalog.max(n.seq) FROM numbered n), p_floor)
+  SELECT (SELECT pg_catalog.count(*) FROM written), COALESCE((SELECT pg_catalog.max(n.seq) FROM numbered n),
+    p_floor)
     INTO moved, last_seq;
 END $$;
 
--- The slow tick of a replica, one statement for all its sleepers: for each of these spaces the head of its journal and
--- the topics of what came after the number last seen there. More than p_limit new events: topics null, wake everybody.
+-- The slow tick of a replica, one statement for all its sleepers: for each of these spaces the head of its
+-- journal and the topics of what came after the number last seen there. More than p_limit new events: topics
+-- null, wake everybody.
 CREATE FUNCTION kernel.journal_tick(p_spaces text[], p_seen bigint[], p_limit int)
 RETURNS TABLE (space_id text, num bigint, topics text[]) LANGUAGE sql VOLATILE AS $$
   SELECT h.space_id, h.num, CASE WHEN h.num - s.seen <= p_limit THEN ARRAY(

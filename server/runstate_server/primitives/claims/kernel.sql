@@ -1,15 +1,16 @@
--- Claims.  FREE -> HELD (acquire) -> FREE (release, lapse, end of the scope).  generation grows by one with every owner.
--- A lapsed lease reads as FREE at once. A free key keeps its last token and holder, so that a late caller learns what
--- became of its lease. Table: claims.  Locks: gate shared, idempotency key, then the key: its row, or an advisory lock
--- while there is none.
+-- Claims.  FREE -> HELD (acquire) -> FREE (release, lapse, end of the scope).  generation grows by one with
+-- every owner. A lapsed lease reads as FREE at once. A free key keeps its last token and holder, so that a
+-- late caller learns what became of its lease. Table: claims.  Locks: gate shared, idempotency key, then the
+-- key: its row, or an advisory lock while there is none.
 
-CREATE FUNCTION kernel.claim_topic(p_space text, p_scope uuid, p_key text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION kernel.claim_topic(p_space text, p_scope uuid, p_key text)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.topic('claim', p_space, p_scope::text || '/' || p_key)
 $$;
 
 -- The refusal of a key that is held at p_now, null when it is free. A waiting caller may sleep on it.
-CREATE FUNCTION kernel.claim_held(p_space text, p_path uuid[], p_key text, p_now timestamptz) RETURNS kernel.reply
-LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.claim_held(p_space text, p_path uuid[], p_key text, p_now timestamptz)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_holder text;
@@ -24,8 +25,10 @@ BEGIN
   v_reply := kernel.refuse('CLAIM_HELD', 'claim "' || p_key || '" is held by "' || v_holder || '" until '
     || kernel.wire_time(v_expires_at));
   v_reply.again_s := kernel.seconds_until(v_expires_at, p_now);
-  v_reply.facts := pg_catalog.json_build_object('message', v_reply.facts ->> 'message', 'retryAfter', v_reply.again_s);
-  v_reply.sleep := ARRAY[kernel.claim_topic(p_space, v_scope, p_key), kernel.topic('scope', p_space, p_path[1]::text)];
+  v_reply.facts := pg_catalog.json_build_object('message', v_reply.facts ->> 'message', 'retryAfter',
+    v_reply.again_s);
+  v_reply.sleep := ARRAY[kernel.claim_topic(p_space, v_scope, p_key),
+    kernel.topic('scope', p_space, p_path[1]::text)];
   RETURN v_reply;
 END $$;
 
@@ -58,7 +61,8 @@ BEGIN
   PERFORM 1 FROM runstate.claims c WHERE c.space_id = p_space AND c.scope_id = p_scope AND c.key = p_key
     FOR NO KEY UPDATE;
   IF NOT FOUND THEN
-    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.lock_key('claim', p_space, p_scope::text || '/' || p_key));
+    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.lock_key('claim', p_space, p_scope::text || '/'
+      || p_key));
     PERFORM 1 FROM runstate.claims c WHERE c.space_id = p_space AND c.scope_id = p_scope AND c.key = p_key
       FOR NO KEY UPDATE;
   END IF;
@@ -76,7 +80,8 @@ END $$;
 
 -- Write the new holder with the next generation, and the events of it; the key is locked and free.
 CREATE FUNCTION kernel.claim_grant(p_space text, p_path uuid[], p_key text, p_holder text, p_session text,
-  p_lease_s double precision, p_token text, p_now timestamptz) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+  p_lease_s double precision, p_token text, p_now timestamptz)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_expires_at timestamptz := kernel.lease_end(p_now, p_lease_s);
@@ -87,8 +92,8 @@ BEGIN
   SELECT CASE WHEN c.held THEN c.holder END, c.generation INTO v_lapsed, v_generation FROM runstate.claims c
    WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = p_key;
   v_generation := GREATEST(COALESCE(v_generation, 0), kernel.generation_floor()) + 1;
-  INSERT INTO runstate.claims AS c (space_id, scope_id, key, root_id, held, generation, token, holder, session, lease_s,
-    expires_at, due_at, created_at)
+  INSERT INTO runstate.claims AS c (space_id, scope_id, key, root_id, held, generation, token, holder,
+    session, lease_s, expires_at, due_at, created_at)
   VALUES (p_space, v_scope, p_key, p_path[1], true, v_generation, p_token, p_holder, p_session, p_lease_s,
     v_expires_at, v_expires_at, p_now)
   ON CONFLICT (space_id, scope_id, key) DO UPDATE SET held = true, generation = excluded.generation,
@@ -102,15 +107,16 @@ BEGIN
     'key', p_key, 'holder', p_holder, 'generation', v_generation::text,
     'leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL);
   RETURN kernel.done(201, pg_catalog.json_build_object('key', p_key, 'scopeId', v_scope,
-    'generation', v_generation::text, 'token', p_token, 'leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL);
+    'generation', v_generation::text, 'token', p_token, 'leaseExpiresAt', kernel.wire_time(v_expires_at)),
+      NULL);
 END $$;
 
 -- First steps of renew and release. The token alone picks the claim among the scopes that hold the key.
 -- p_ended: the refusal of a scope that has ended is given as it is (renew), or as STALE_CLAIM (release).
 -- Returns the claim's path and a null reply when the token holds it, its row locked.
 -- Refuses: STALE_CLAIM (never NOT_FOUND), SCOPE_CANCELLED, DEADLINE_EXCEEDED.
-CREATE FUNCTION kernel.claim_enter(p_space text, p_key text, p_token text, p_ended boolean, p_idem text, p_print bytea,
-  OUT path uuid[], OUT reply kernel.reply) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.claim_enter(p_space text, p_key text, p_token text, p_ended boolean, p_idem text,
+  p_print bytea, OUT path uuid[], OUT reply kernel.reply) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_scope uuid;
@@ -147,9 +153,10 @@ BEGIN
     ELSE 'it was released, or its lease has ended' END);
 END $$;
 
--- Extend a lease that is still alive; never shortens it; without p_lease_s by the lease's own length. No event.
-CREATE FUNCTION kernel.claim_renew(p_space text, p_key text, p_token text, p_lease_s double precision, p_idem text,
-  p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+-- Extend a lease that is still alive; never shortens it; without p_lease_s by the lease's own length. No
+-- event.
+CREATE FUNCTION kernel.claim_renew(p_space text, p_key text, p_token text, p_lease_s double precision,
+  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_path uuid[];
@@ -159,7 +166,8 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, true, p_idem, p_print) e;
+  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, true, p_idem,
+    p_print) e;
   v_path := v_enter.path;
   v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
@@ -170,7 +178,8 @@ BEGIN
      SET expires_at = kernel.lease_renewed(v_now, c.expires_at, COALESCE(p_lease_s, c.lease_s))
    WHERE c.space_id = p_space AND c.scope_id = v_path[pg_catalog.cardinality(v_path)] AND c.key = p_key
   RETURNING c.expires_at, c.generation INTO v_expires_at, v_generation;
-  RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200, pg_catalog.json_build_object(
+  RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
+    pg_catalog.json_build_object(
     'leaseExpiresAt', kernel.wire_time(v_expires_at), 'generation', v_generation::text), NULL));
 END $$;
 
@@ -188,7 +197,8 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, false, p_idem, p_print) e;
+  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, false, p_idem,
+    p_print) e;
   v_path := v_enter.path;
   v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
@@ -229,12 +239,14 @@ BEGIN
    WHERE c.space_id = p_space AND c.scope_id = p_scope AND c.key = p_key;
   RETURN kernel.seen(pg_catalog.json_build_object('key', p_key, 'scopeId', p_scope,
     'state', CASE WHEN v_held THEN 'HELD' ELSE 'FREE' END, 'holder', CASE WHEN v_held THEN v_holder END,
-    'generation', v_generation::text, 'leaseExpiresAt', CASE WHEN v_held THEN kernel.wire_time(v_expires_at) END,
-    'observation', kernel.payload_here(0)), ARRAY[COALESCE(v_observation, 'null')], NULL);
+    'generation', v_generation::text, 'leaseExpiresAt', CASE WHEN v_held
+      THEN kernel.wire_time(v_expires_at) END, 'observation', kernel.payload_here(0)),
+        ARRAY[COALESCE(v_observation, 'null')], NULL);
 END $$;
 
 -- Free keys whose lease lapsed; as once_sweep. Index: claims_due.
-CREATE FUNCTION kernel.claim_sweep(p_batch int, OUT count int, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.claim_sweep(p_batch int, OUT count int, OUT wake text[])
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_due timestamptz := kernel.kernel_now();
   v_now timestamptz;
@@ -255,7 +267,8 @@ BEGIN
   LOOP
     CONTINUE WHEN NOT kernel.gate_tried(v_space, v_root);
     SELECT c.holder, c.expires_at INTO v_holder, v_expires_at FROM runstate.claims c
-     WHERE c.space_id = v_space AND c.scope_id = v_scope AND c.key = v_key AND c.held FOR NO KEY UPDATE SKIP LOCKED;
+     WHERE c.space_id = v_space AND c.scope_id = v_scope AND c.key = v_key AND c.held
+       FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     v_now := kernel.kernel_now();
     IF v_expires_at > v_now THEN

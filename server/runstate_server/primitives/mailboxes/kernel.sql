@@ -1,9 +1,10 @@
--- Mailboxes: the definitions of queues. Table: mailboxes.  Locks: idempotency key, the name (advisory) or the row; never
--- on the way of a message.
+-- Mailboxes: the definitions of queues. Table: mailboxes.  Locks: idempotency key, the name (advisory) or the
+-- row; never on the way of a message.
 
 CREATE FUNCTION kernel.mailbox_facts(p_space text, p_id uuid) RETURNS json LANGUAGE sql VOLATILE AS $$
-  SELECT pg_catalog.json_build_object('id', b.id, 'name', b.name, 'mode', b.mode, 'backlogLimit', b.backlog_limit,
-    'maxAttempts', b.max_attempts, 'requirements', NULL, 'createdAt', kernel.wire_time(b.created_at))
+  SELECT pg_catalog.json_build_object('id', b.id, 'name', b.name, 'mode', b.mode, 'backlogLimit',
+    b.backlog_limit, 'maxAttempts', b.max_attempts, 'requirements', NULL, 'createdAt',
+      kernel.wire_time(b.created_at))
   FROM runstate.mailboxes b WHERE b.space_id = p_space AND b.id = p_id
 $$;
 
@@ -16,7 +17,8 @@ CREATE FUNCTION kernel.mailbox_insert(p_space text, p_id uuid, p_name text, p_mo
   p_max_attempts int, p_now timestamptz, p_status int) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   INSERT INTO runstate.mailboxes (space_id, id, name, mode, backlog_limit, max_attempts, created_at)
-  VALUES (p_space, p_id, p_name, COALESCE(p_mode, 'WORK'), p_backlog_limit, COALESCE(p_max_attempts, 5), p_now);
+  VALUES (p_space, p_id, p_name, COALESCE(p_mode, 'WORK'), p_backlog_limit, COALESCE(p_max_attempts, 5),
+    p_now);
   PERFORM kernel.event(p_space, p_now, 'resource.created', NULL, 'mailbox', p_id::text,
     pg_catalog.json_build_object('name', p_name), NULL);
   RETURN kernel.done(p_status, kernel.mailbox_facts(p_space, p_id), NULL);
@@ -40,12 +42,13 @@ BEGIN
     RETURN kernel.refuse('CONFLICT', 'mailbox "' || p_name || '" exists already');
   END IF;
   v_now := kernel.kernel_now();
-  v_reply := kernel.mailbox_insert(p_space, p_id, p_name, p_mode, p_backlog_limit, p_max_attempts, v_now, 201);
+  v_reply := kernel.mailbox_insert(p_space, p_id, p_name, p_mode, p_backlog_limit, p_max_attempts, v_now,
+    201);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
--- Find a mailbox by name; create it, or change the settings that are given. p_configure: the caller may do so with
--- settings; finding one, matching it, and creating one with defaults needs no more than runtime.
+-- Find a mailbox by name; create it, or change the settings that are given. p_configure: the caller may do so
+-- with settings; finding one, matching it, and creating one with defaults needs no more than runtime.
 -- Refuses: CONFLICT (another mode), FORBIDDEN.
 CREATE FUNCTION kernel.mailbox_ensure(p_space text, p_id uuid, p_name text, p_mode text, p_backlog_limit int,
   p_max_attempts int, p_configure boolean, p_idem text, p_print bytea) RETURNS kernel.reply
@@ -67,10 +70,12 @@ BEGIN
            AND (p_max_attempts IS NULL OR b.max_attempts = p_max_attempts)
       INTO v_id, v_mode, v_matches FROM runstate.mailboxes b WHERE b.space_id = p_space AND b.name = p_name;
     IF FOUND AND v_mode <> p_mode THEN
-      RETURN kernel.refuse('CONFLICT', 'mailbox "' || p_name || '" has mode ' || v_mode || ', not ' || p_mode);
+      RETURN kernel.refuse('CONFLICT', 'mailbox "' || p_name || '" has mode ' || v_mode || ', not '
+        || p_mode);
     ELSIF FOUND AND v_matches THEN
       RETURN kernel.seen(kernel.mailbox_facts(p_space, v_id), NULL, NULL);
-    ELSIF NOT p_configure AND (p_mode IS NOT NULL OR p_backlog_limit IS NOT NULL OR p_max_attempts IS NOT NULL) THEN
+    ELSIF NOT p_configure AND (p_mode IS NOT NULL OR p_backlog_limit IS NOT NULL
+      OR p_max_attempts IS NOT NULL) THEN
       RETURN kernel.refuse('FORBIDDEN', 'this key lacks the permission ''resource_config'' to give mailbox "'
         || p_name || '" these settings');
     END IF;
@@ -80,7 +85,8 @@ BEGIN
   END LOOP;
   v_now := kernel.kernel_now();
   IF v_id IS NULL THEN
-    v_reply := kernel.mailbox_insert(p_space, p_id, p_name, p_mode, p_backlog_limit, p_max_attempts, v_now, 200);
+    v_reply := kernel.mailbox_insert(p_space, p_id, p_name, p_mode, p_backlog_limit, p_max_attempts, v_now,
+      200);
   ELSE
     UPDATE runstate.mailboxes b SET backlog_limit = COALESCE(p_backlog_limit, b.backlog_limit),
       max_attempts = COALESCE(p_max_attempts, b.max_attempts) WHERE b.space_id = p_space AND b.id = v_id;

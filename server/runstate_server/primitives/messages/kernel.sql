@@ -1,11 +1,12 @@
--- Messages and tasks.  READY -> LEASED (take) -> ACKED (complete) | READY (nack, lapse, hand-back) | DEAD (nack, lapse)
--- ; DEAD -> READY (redrive); any unsettled state -> EXPIRED (deadline) | CANCELLED (task cancel, end of the scope).
--- A task is a message with a task key whose outcome is kept: READY, LEASED, ACKED and DEAD are its QUEUED, RUNNING,
--- SUCCEEDED and FAILED.
--- Tables: messages (wide, one row for good), queue_ready and queue_leased (narrow: exactly one of them has a row while
--- the message is unsettled, and whoever deletes that row decides), queue_lanes, task_subscribers.
--- Locks: gates (sorted), idempotency key, the line of an INBOX scope (advisory), natural keys (advisory, sorted), then
--- narrow rows. Nobody locks a mailbox.  This file: what all verbs share. Verbs: kernel_send, _take, _settle, _end.sql.
+-- Messages and tasks.  READY -> LEASED (take) -> ACKED (complete) | READY (nack, lapse, hand-back) | DEAD
+-- (nack, lapse) ; DEAD -> READY (redrive); any unsettled state -> EXPIRED (deadline) | CANCELLED (task
+-- cancel, end of the scope). A task is a message with a task key whose outcome is kept: READY, LEASED, ACKED
+-- and DEAD are its QUEUED, RUNNING, SUCCEEDED and FAILED.
+-- Tables: messages (wide, one row for good), queue_ready and queue_leased (narrow: exactly one of them has a
+-- row while the message is unsettled, and whoever deletes that row decides), queue_lanes, task_subscribers.
+-- Locks: gates (sorted), idempotency key, the line of an INBOX scope (advisory), natural keys (advisory,
+-- sorted), then narrow rows. Nobody locks a mailbox.  This file: what all verbs share. Verbs: kernel_send,
+-- _take, _settle, _end.sql.
 
 -- One unsettled message with what its verbs need to know.
 CREATE TYPE kernel.queued AS (
@@ -28,18 +29,20 @@ CREATE FUNCTION kernel.message_find(p_space text, p_id uuid) RETURNS kernel.queu
    WHERE m.space_id = p_space AND m.id = p_id
 $$;
 
--- The topic of a poller: of one scope exactly, or of a scope with its descendants; for tasks alone, or for all.
-CREATE FUNCTION kernel.poller_topic(p_space text, p_mailbox uuid, p_scope uuid, p_below boolean, p_tasks boolean)
-RETURNS text LANGUAGE sql IMMUTABLE AS $$
+-- The topic of a poller: of one scope exactly, or of a scope with its descendants; for tasks alone, or for
+-- all.
+CREATE FUNCTION kernel.poller_topic(p_space text, p_mailbox uuid, p_scope uuid, p_below boolean,
+  p_tasks boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.topic('mailbox', p_space, p_mailbox::text || CASE WHEN p_tasks THEN '/tasks' ELSE '/all' END
     || CASE WHEN p_below THEN '/below/' ELSE '/in/' END || p_scope::text)
 $$;
 
 -- Whom one available message wakes: one poller whose filter covers it.
-CREATE FUNCTION kernel.message_topics(p_space text, p_mailbox uuid, p_path uuid[], p_is_task boolean) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION kernel.message_topics(p_space text, p_mailbox uuid, p_path uuid[], p_is_task boolean)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT '+' || pg_catalog.string_agg(t.topic, '|') FROM (
-    SELECT kernel.poller_topic(p_space, p_mailbox, p_path[pg_catalog.cardinality(p_path)], false, k.tasks) AS topic
+    SELECT kernel.poller_topic(p_space, p_mailbox, p_path[pg_catalog.cardinality(p_path)], false,
+      k.tasks) AS topic
       FROM (VALUES (false), (true)) k (tasks) WHERE p_is_task OR NOT k.tasks
     UNION ALL
     SELECT kernel.poller_topic(p_space, p_mailbox, a.id, true, k.tasks)
@@ -48,11 +51,13 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- The line of one scope in an INBOX: held by whoever adds to it, takes from it for good, or moves its head.
-CREATE FUNCTION kernel.line_key(p_space text, p_mailbox uuid, p_scope uuid) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION kernel.line_key(p_space text, p_mailbox uuid, p_scope uuid)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.lock_key('line', p_space, p_mailbox::text || '/' || p_scope::text)
 $$;
 
--- Put a message where fetches find it. In an INBOX only the head of its scope is deliverable; the line is held.
+-- Put a message where fetches find it. In an INBOX only the head of its scope is deliverable; the line is
+-- held.
 CREATE FUNCTION kernel.queue_put(p_space text, p_q kernel.queued, p_available_at timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -61,19 +66,22 @@ DECLARE
 BEGIN
   IF (p_q).inbox THEN
     SELECT NOT EXISTS (SELECT 1 FROM runstate.queue_leased l
-                        WHERE l.space_id = p_space AND l.mailbox_id = (p_q).mailbox_id AND l.scope_id = v_scope)
+                        WHERE l.space_id = p_space AND l.mailbox_id = (p_q).mailbox_id
+                          AND l.scope_id = v_scope)
        AND NOT EXISTS (SELECT 1 FROM runstate.queue_ready r
-                        WHERE r.space_id = p_space AND r.mailbox_id = (p_q).mailbox_id AND r.scope_id = v_scope
+                        WHERE r.space_id = p_space AND r.mailbox_id = (p_q).mailbox_id
+                          AND r.scope_id = v_scope
                           AND r.deliverable)
       INTO v_deliverable;
   END IF;
   INSERT INTO runstate.queue_lanes (space_id, a0, mailbox_id, lane, rank)
   VALUES (p_space, (p_q).path[1], (p_q).mailbox_id, (p_q).lane, (p_q).rank)
   ON CONFLICT (space_id, a0, mailbox_id, lane, rank) DO NOTHING;
-  INSERT INTO runstate.queue_ready (space_id, seq, mailbox_id, scope_id, a0, a1, a2, lane, rank, available_at, deadline,
-    attempt, message_id, started_at, deliverable)
-  VALUES (p_space, (p_q).seq, (p_q).mailbox_id, v_scope, (p_q).path[1], (p_q).path[2], (p_q).path[3], (p_q).lane,
-    (p_q).rank, p_available_at, (p_q).deadline, (p_q).attempt, (p_q).id, (p_q).started_at, v_deliverable);
+  INSERT INTO runstate.queue_ready (space_id, seq, mailbox_id, scope_id, a0, a1, a2, lane, rank, available_at,
+    deadline, attempt, message_id, started_at, deliverable)
+  VALUES (p_space, (p_q).seq, (p_q).mailbox_id, v_scope, (p_q).path[1], (p_q).path[2], (p_q).path[3],
+    (p_q).lane, (p_q).rank, p_available_at, (p_q).deadline, (p_q).attempt, (p_q).id, (p_q).started_at,
+      v_deliverable);
 END $$;
 
 -- After the head of an INBOX scope is gone: let the next in order of arrival be delivered. The line is held.
@@ -85,7 +93,8 @@ BEGIN
   IF EXISTS (SELECT 1 FROM runstate.queue_leased l
               WHERE l.space_id = p_space AND l.mailbox_id = p_mailbox AND l.scope_id = p_scope)
      OR EXISTS (SELECT 1 FROM runstate.queue_ready r
-                 WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = p_scope AND r.deliverable) THEN
+                 WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = p_scope
+                   AND r.deliverable) THEN
     RETURN;
   END IF;
   SELECT r.seq INTO v_seq FROM runstate.queue_ready r
@@ -95,8 +104,8 @@ BEGIN
 END $$;
 
 -- The event of a message or of the task that it is; null p_message or p_task: that kind has no event here.
-CREATE FUNCTION kernel.message_event(p_space text, p_now timestamptz, p_q kernel.queued, p_message text, p_task text,
-  p_facts json, p_wake text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.message_event(p_space text, p_now timestamptz, p_q kernel.queued, p_message text,
+  p_task text, p_facts json, p_wake text[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF (p_q).is_task AND p_task IS NOT NULL THEN
     PERFORM kernel.event(p_space, p_now, p_task, (p_q).path, 'task', (p_q).id::text, p_facts, p_wake);
@@ -105,16 +114,16 @@ BEGIN
   END IF;
 END $$;
 
--- End a message for good: its narrow row is deleted, in an INBOX its line is held. p_reason: of a task that did not
--- succeed; p_outcome: JSON text of one that did. Returns the topics to wake.
-CREATE FUNCTION kernel.message_end(p_space text, p_q kernel.queued, p_state text, p_reason text, p_outcome text,
-  p_error text, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+-- End a message for good: its narrow row is deleted, in an INBOX its line is held. p_reason: of a task that
+-- did not succeed; p_outcome: JSON text of one that did. Returns the topics to wake.
+CREATE FUNCTION kernel.message_end(p_space text, p_q kernel.queued, p_state text, p_reason text,
+  p_outcome text, p_error text, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_wake text[] := '{}';
 BEGIN
-  UPDATE runstate.messages m SET ended = p_state, attempt = (p_q).attempt, last_error = COALESCE(p_error, m.last_error),
-    outcome = CASE WHEN m.task_key IS NOT NULL THEN p_outcome END,
-    outcome_reason = CASE WHEN m.task_key IS NOT NULL THEN p_reason END,
+  UPDATE runstate.messages m SET ended = p_state, attempt = (p_q).attempt,
+    last_error = COALESCE(p_error, m.last_error), outcome = CASE WHEN m.task_key IS NOT NULL
+      THEN p_outcome END, outcome_reason = CASE WHEN m.task_key IS NOT NULL THEN p_reason END,
     started_at = (p_q).started_at, finished_at = p_now
    WHERE m.space_id = p_space AND m.id = (p_q).id;
   IF (p_q).is_task THEN
@@ -125,16 +134,17 @@ BEGIN
     v_wake := v_wake || kernel.message_topics(p_space, (p_q).mailbox_id, (p_q).path, true);
   END IF;
   PERFORM kernel.message_event(p_space, p_now, p_q,
-    CASE p_state WHEN 'ACKED' THEN 'message.acked' WHEN 'DEAD' THEN 'message.dead' WHEN 'EXPIRED' THEN 'message.expired' END,
-    CASE p_state WHEN 'ACKED' THEN 'task.succeeded' WHEN 'DEAD' THEN 'task.failed' WHEN 'EXPIRED' THEN 'task.expired'
+    CASE p_state WHEN 'ACKED' THEN 'message.acked' WHEN 'DEAD' THEN 'message.dead' WHEN 'EXPIRED'
+      THEN 'message.expired' END, CASE p_state WHEN 'ACKED' THEN 'task.succeeded' WHEN 'DEAD'
+        THEN 'task.failed' WHEN 'EXPIRED' THEN 'task.expired'
                  ELSE 'task.cancelled' END,
     pg_catalog.json_build_object('mailboxId', (p_q).mailbox_id, 'attempt', (p_q).attempt,
       'deadline', CASE WHEN p_state = 'EXPIRED' THEN kernel.wire_time((p_q).deadline) END), v_wake);
   RETURN v_wake;
 END $$;
 
--- Put a message back after a delivery: its leased row is deleted, in an INBOX its line is held. p_why goes into the
--- event. Returns the topics to wake.
+-- Put a message back after a delivery: its leased row is deleted, in an INBOX its line is held. p_why goes
+-- into the event. Returns the topics to wake.
 CREATE FUNCTION kernel.message_requeue(p_space text, p_q kernel.queued, p_event text, p_why text,
   p_available_at timestamptz, p_error text, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -150,7 +160,8 @@ BEGIN
   RETURN v_wake;
 END $$;
 
--- A delivery whose lease has lapsed: back to the queue at once, or DEAD when its attempts are used up. As for requeue.
+-- A delivery whose lease has lapsed: back to the queue at once, or DEAD when its attempts are used up. As for
+-- requeue.
 CREATE FUNCTION kernel.message_lapse(p_space text, p_q kernel.queued, p_now timestamptz) RETURNS text[]
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -164,6 +175,7 @@ END $$;
 CREATE FUNCTION kernel.message_scope_end(p_space text, p_scope uuid, p_now timestamptz) RETURNS text
 LANGUAGE sql VOLATILE AS $$
   SELECT CASE kernel.effective_at(s.effective, s.effective_deadline, p_now)
-           WHEN 'CANCELLED' THEN 'scope_cancelled' WHEN 'COMPLETED' THEN 'scope_completed' WHEN 'EXPIRED' THEN 'deadline' END
+           WHEN 'CANCELLED' THEN 'scope_cancelled' WHEN 'COMPLETED' THEN 'scope_completed' WHEN 'EXPIRED'
+             THEN 'deadline' END
     FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_scope
 $$;

@@ -1,6 +1,7 @@
 -- Messages, last: what ends them from outside: task cancel, sweeps, the end of a scope.
 
--- Cancel an unsettled message, whoever holds it. Gate passed. Looks again while the row moves between the two tables.
+-- Cancel an unsettled message, whoever holds it. Gate passed. Looks again while the row moves between the two
+-- tables.
 -- Returns whether it was unsettled, and the topics to wake.
 CREATE FUNCTION kernel.message_cancel(p_space text, p_q kernel.queued, p_reason text, OUT cancelled boolean,
   OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
@@ -31,8 +32,10 @@ BEGIN
 END $$;
 
 -- Lapsed leases and passed deadlines, everywhere. Locks: gates and rows, only tried.
--- Indexes: leased_due, ready_deadline, leased_deadline (due_at is never later than the deadline, so leases cover it).
-CREATE FUNCTION kernel.message_sweep(p_batch int, OUT count int, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
+-- Indexes: leased_due, ready_deadline, leased_deadline (due_at is never later than the deadline, so leases
+-- cover it).
+CREATE FUNCTION kernel.message_sweep(p_batch int, OUT count int, OUT wake text[])
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_space text;
@@ -67,16 +70,17 @@ BEGIN
     SELECT r.attempt, r.started_at INTO v_q.attempt, v_q.started_at FROM runstate.queue_ready r
      WHERE r.space_id = v_space AND r.seq = v_seq FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    SELECT d.dropped, d.wake INTO v_dropped, v_woken FROM kernel.queue_drop(v_space, v_q, kernel.kernel_now()) d;
+    SELECT d.dropped, d.wake INTO v_dropped, v_woken FROM kernel.queue_drop(v_space, v_q,
+      kernel.kernel_now()) d;
     count := count + CASE WHEN v_dropped THEN 1 ELSE 0 END;
     wake := wake || v_woken;
   END LOOP;
 END $$;
 
--- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. Rows that are left are
--- settled by later steps, and by fetches that meet them. The lanes of a run go with its root.
-CREATE FUNCTION kernel.messages_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz,
-  p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+-- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. Rows that are
+-- left are settled by later steps, and by fetches that meet them. The lanes of a run go with its root.
+CREATE FUNCTION kernel.messages_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text,
+  p_now timestamptz, p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_state text := CASE WHEN p_reason = 'scope_expired' THEN 'EXPIRED' ELSE 'CANCELLED' END;
   v_reason text := CASE WHEN p_reason = 'scope_expired' THEN 'deadline' ELSE p_reason END;
@@ -88,14 +92,17 @@ BEGIN
   v_mailboxes := ARRAY(SELECT DISTINCT d.mailbox_id FROM runstate.queue_lanes d
                         WHERE d.space_id = p_space AND d.a0 = p_root ORDER BY d.mailbox_id);
   FOR v_id, v_q.seq, v_q.attempt, v_q.started_at IN
-    SELECT w.message_id, w.seq, w.attempt, w.started_at FROM pg_catalog.unnest(v_mailboxes) b (id) CROSS JOIN LATERAL (
+    SELECT w.message_id, w.seq, w.attempt, w.started_at FROM pg_catalog.unnest(v_mailboxes) b (id) CROSS
+      JOIN LATERAL (
       SELECT l.message_id, l.seq, l.attempt, l.started_at FROM runstate.queue_leased l
        WHERE l.space_id = p_space AND l.mailbox_id = b.id AND l.a0 = p_root AND l.scope_id = ANY (p_scopes)
       UNION ALL
-      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id), runstate.queue_ready r
+      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id),
+        runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND r.deliverable
       UNION ALL
-      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id), runstate.queue_ready r
+      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id),
+        runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND NOT r.deliverable) w
     LIMIT p_limit
   LOOP
@@ -104,8 +111,8 @@ BEGIN
       DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = v_q.seq;
     END IF;
     CONTINUE WHEN NOT FOUND;  -- a fetch or sweep has just settled it
-    PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL, false, NULL, 0, 0,
-        v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at)::kernel.queued,
+    PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
+      false, NULL, 0, 0, v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at)::kernel.queued,
         v_state, v_reason, NULL, NULL, p_now)
       FROM runstate.messages m JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id
      WHERE m.space_id = p_space AND m.id = v_id;

@@ -1,10 +1,10 @@
 -- Messages: recv and admit, the calls. Both take through queue_take and differ in what they answer.
 
--- Deliver at most p_max messages of a mailbox to one holder. ids, attempts and payloads are aligned; more: a hundred
--- rows were settled and none delivered, so the call should be repeated.
-CREATE FUNCTION kernel.queue_take(p_space text, p_mailbox uuid, p_path uuid[], p_below boolean, p_tasks_only boolean,
-  p_holder text, p_session text, p_lease_s double precision, p_tokens text[], p_now timestamptz,
-  OUT ids uuid[], OUT wake text[], OUT more boolean) LANGUAGE plpgsql VOLATILE AS $$
+-- Deliver at most p_max messages of a mailbox to one holder. ids, attempts and payloads are aligned; more: a
+-- hundred rows were settled and none delivered, so the call should be repeated.
+CREATE FUNCTION kernel.queue_take(p_space text, p_mailbox uuid, p_path uuid[], p_below boolean,
+  p_tasks_only boolean, p_holder text, p_session text, p_lease_s double precision, p_tokens text[],
+  p_now timestamptz, OUT ids uuid[], OUT wake text[], OUT more boolean) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_drops_max CONSTANT int := 100;
   v_depth int := pg_catalog.cardinality(p_path);
@@ -38,9 +38,10 @@ BEGIN
   more := v_drops >= v_drops_max AND pg_catalog.cardinality(ids) = 0;
 END $$;
 
--- When an empty-handed poller should look again by itself: the first delay that ends, the first delivery that comes due.
-CREATE FUNCTION kernel.queue_again_s(p_space text, p_mailbox uuid, p_root uuid, p_now timestamptz) RETURNS double precision
-LANGUAGE plpgsql VOLATILE AS $$
+-- When an empty-handed poller should look again by itself: the first delay that ends, the first delivery that
+-- comes due.
+CREATE FUNCTION kernel.queue_again_s(p_space text, p_mailbox uuid, p_root uuid, p_now timestamptz)
+RETURNS double precision LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_ready timestamptz;
   v_leased timestamptz;
@@ -48,18 +49,21 @@ DECLARE
 BEGIN
   SELECT pg_catalog.min(h.available_at) INTO v_ready FROM runstate.queue_lanes d CROSS JOIN LATERAL (
     SELECT r.available_at FROM runstate.queue_ready r
-     WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a0 = p_root AND r.deliverable AND r.lane = d.lane
+     WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a0 = p_root AND r.deliverable
+       AND r.lane = d.lane
        AND r.rank = d.rank AND r.available_at > p_now ORDER BY r.available_at, r.seq LIMIT 1) h
    WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox;
   SELECT l.due_at INTO v_leased FROM runstate.queue_leased l
    WHERE l.space_id = p_space AND l.mailbox_id = p_mailbox AND l.a0 = p_root ORDER BY l.due_at LIMIT 1;
-  SELECT s.effective_deadline INTO v_deadline FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_root;
+  SELECT s.effective_deadline INTO v_deadline FROM runstate.scopes s WHERE s.space_id = p_space
+    AND s.id = p_root;
   RETURN kernel.seconds_until(LEAST(v_ready, v_leased, v_deadline), p_now);
 END $$;
 
--- The answer of recv (p_form 'message') or admit ('task', 'tasks'): facts of what was delivered, payloads aligned.
-CREATE FUNCTION kernel.take_facts(p_space text, p_form text, p_ids uuid[], p_tokens text[], p_ends text) RETURNS json
-LANGUAGE sql VOLATILE AS $$
+-- The answer of recv (p_form 'message') or admit ('task', 'tasks'): facts of what was delivered, payloads
+-- aligned.
+CREATE FUNCTION kernel.take_facts(p_space text, p_form text, p_ids uuid[], p_tokens text[], p_ends text)
+RETURNS json LANGUAGE sql VOLATILE AS $$
   SELECT CASE p_form
     WHEN 'message' THEN pg_catalog.json_build_object('message', (pg_catalog.array_agg(f.message))[1],
       'token', p_tokens[1], 'leaseExpiresAt', p_ends)
@@ -69,27 +73,29 @@ LANGUAGE sql VOLATILE AS $$
     SELECT i.n, pg_catalog.json_build_object('id', m.id, 'payload', kernel.payload_here((i.n - 1)::int),
         'attempt', l.attempt, 'scopeId', m.scope_id, 'deadline', kernel.wire_time(m.deadline),
         'taskId', CASE WHEN m.task_key IS NOT NULL THEN m.id END) AS message,
-      pg_catalog.json_build_object('taskId', m.id, 'taskKey', m.task_key, 'messageId', m.id, 'scopeId', m.scope_id,
-        'payload', kernel.payload_here((i.n - 1)::int), 'attempt', l.attempt, 'token', p_tokens[i.n],
-        'leaseExpiresAt', p_ends, 'grants', '[]'::json, 'consumptions', '[]'::json, 'reservations', '[]'::json) AS task
+      pg_catalog.json_build_object('taskId', m.id, 'taskKey', m.task_key, 'messageId', m.id, 'scopeId',
+        m.scope_id, 'payload', kernel.payload_here((i.n - 1)::int), 'attempt', l.attempt, 'token',
+          p_tokens[i.n], 'leaseExpiresAt', p_ends, 'grants', '[]'::json, 'consumptions', '[]'::json,
+            'reservations', '[]'::json) AS task
     FROM pg_catalog.unnest(p_ids) WITH ORDINALITY i (id, n)
     JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
     JOIN runstate.queue_leased l ON l.space_id = p_space AND l.seq = m.seq) f
 $$;
 
 -- The payloads of the messages that a kept answer names: they never change, so the answer does not keep them.
-CREATE FUNCTION kernel.take_payloads(p_space text, p_form text, p_facts json) RETURNS text[] LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION kernel.take_payloads(p_space text, p_form text, p_facts json)
+RETURNS text[] LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.array_agg(m.payload ORDER BY i.n) FROM (
       SELECT ((p_facts -> 'message') ->> 'id')::uuid AS id, 1::bigint AS n WHERE p_form = 'message'
       UNION ALL SELECT (p_facts ->> 'messageId')::uuid, 1 WHERE p_form = 'task'
       UNION ALL SELECT (a.task ->> 'messageId')::uuid, a.n
-        FROM pg_catalog.json_array_elements(CASE WHEN p_form = 'tasks' THEN p_facts -> 'admitted' ELSE '[]' END)
-          WITH ORDINALITY a (task, n)) i
+        FROM pg_catalog.json_array_elements(CASE WHEN p_form = 'tasks' THEN p_facts -> 'admitted'
+          ELSE '[]' END) WITH ORDINALITY a (task, n)) i
     JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
 $$;
 
--- Take messages (recv) or tasks (admit): at most as many as tokens are given. p_below: descendants of the scope too.
--- Nothing to deliver: status 204, with what to sleep on.
+-- Take messages (recv) or tasks (admit): at most as many as tokens are given. p_below: descendants of the
+-- scope too. Nothing to deliver: status 204, with what to sleep on.
 -- Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED; AGAIN (internal).
 CREATE FUNCTION kernel.message_take(p_space text, p_mailbox uuid, p_scope uuid, p_below boolean, p_form text,
   p_holder text, p_session text, p_lease_s double precision, p_tokens text[], p_idem text, p_print bytea)
@@ -124,10 +130,11 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  SELECT t.ids, t.wake, t.more INTO v_ids, v_wake, v_more FROM kernel.queue_take(p_space, p_mailbox, v_path, p_below,
-    v_tasks_only, p_holder, p_session, p_lease_s, p_tokens, v_now) t;
+  SELECT t.ids, t.wake, t.more INTO v_ids, v_wake, v_more FROM kernel.queue_take(p_space, p_mailbox, v_path,
+    p_below, v_tasks_only, p_holder, p_session, p_lease_s, p_tokens, v_now) t;
   IF v_more THEN
-    v_reply := kernel.refuse('AGAIN', 'a hundred ended messages stood before the first that can be delivered');
+    v_reply := kernel.refuse('AGAIN',
+      'a hundred ended messages stood before the first that can be delivered');
     v_reply.wake := v_wake;
     RETURN v_reply;
   ELSIF pg_catalog.cardinality(v_ids) = 0 THEN

@@ -1,6 +1,7 @@
 -- Messages, first verb: send, and the submit of tasks.
 
--- Whether a mailbox may take p_more messages; its refusal when not. Counted over the index, under a lock of its own.
+-- Whether a mailbox may take p_more messages; its refusal when not. Counted over the index, under a lock of
+-- its own.
 CREATE FUNCTION kernel.backlog_refusal(p_space text, p_mailbox uuid, p_more int) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -24,14 +25,14 @@ BEGIN
   IF v_count + p_more <= v_limit THEN
     RETURN NULL;
   END IF;
-  RETURN kernel.refuse('BACKLOG_FULL', 'mailbox "' || v_name || '" has ' || v_count || ' messages waiting; its backlogLimit is '
-    || v_limit);
+  RETURN kernel.refuse('BACKLOG_FULL', 'mailbox "' || v_name || '" has ' || v_count
+    || ' messages waiting; its backlogLimit is ' || v_limit);
 END $$;
 
 -- Write one new message or task: gates passed, scope active, key free and locked. Returns the topics to wake.
 CREATE FUNCTION kernel.message_insert(p_space text, p_id uuid, p_mailbox uuid, p_path uuid[], p_task_key text,
-  p_work_key text, p_payload text, p_priority int, p_deadline timestamptz, p_delay_s double precision, p_now timestamptz)
-RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+  p_work_key text, p_payload text, p_priority int, p_deadline timestamptz, p_delay_s double precision,
+  p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_available_at timestamptz := p_now + pg_catalog.make_interval(secs => COALESCE(p_delay_s, 0));
@@ -41,37 +42,42 @@ DECLARE
   v_q kernel.queued;
   v_wake text[];
 BEGIN
-  SELECT b.mode = 'INBOX' INTO v_inbox FROM runstate.mailboxes b WHERE b.space_id = p_space AND b.id = p_mailbox;
+  SELECT b.mode = 'INBOX' INTO v_inbox FROM runstate.mailboxes b WHERE b.space_id = p_space
+    AND b.id = p_mailbox;
   IF v_inbox THEN
     PERFORM pg_catalog.pg_advisory_xact_lock(kernel.line_key(p_space, p_mailbox, v_scope));
   END IF;
-  SELECT s.effective_deadline INTO v_above FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = v_scope;
-  INSERT INTO runstate.messages (space_id, id, mailbox_id, scope_id, root_id, task_key, work_key, payload, priority,
-    deadline, attempt, created_at)
-  VALUES (p_space, p_id, p_mailbox, v_scope, p_path[1], p_task_key, p_work_key, p_payload, p_priority, p_deadline, 0, p_now)
+  SELECT s.effective_deadline INTO v_above FROM runstate.scopes s WHERE s.space_id = p_space
+    AND s.id = v_scope;
+  INSERT INTO runstate.messages (space_id, id, mailbox_id, scope_id, root_id, task_key, work_key, payload,
+    priority, deadline, attempt, created_at)
+  VALUES (p_space, p_id, p_mailbox, v_scope, p_path[1], p_task_key, p_work_key, p_payload, p_priority,
+    p_deadline, 0, p_now)
   RETURNING seq INTO v_seq;
   v_q := ROW(p_id, v_seq, p_mailbox, p_path, p_task_key IS NOT NULL, v_inbox, NULL,
     CASE WHEN p_task_key IS NULL THEN 0 ELSE 1 END, CASE WHEN v_inbox THEN 0 ELSE -p_priority END, 0,
     LEAST(p_deadline, v_above), NULL)::kernel.queued;
   PERFORM kernel.queue_put(p_space, v_q, v_available_at);
   v_wake := ARRAY[kernel.message_topics(p_space, p_mailbox, p_path, p_task_key IS NOT NULL)];
-  PERFORM kernel.message_event(p_space, p_now, v_q, 'message.sent', 'task.submitted', pg_catalog.json_build_object(
+  PERFORM kernel.message_event(p_space, p_now, v_q, 'message.sent', 'task.submitted',
+    pg_catalog.json_build_object(
     'mailboxId', p_mailbox, 'key', COALESCE(p_task_key, p_work_key), 'priority', p_priority,
     'availableAt', kernel.wire_time(v_available_at)), v_wake);
   RETURN v_wake;
 END $$;
 
--- The lock of a natural key in a mailbox and scope; taken before the insert, since a unique index would wait unbounded.
-CREATE FUNCTION kernel.message_key_lock(p_space text, p_mailbox uuid, p_scope uuid, p_kind text, p_key text) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS $$
+-- The lock of a natural key in a mailbox and scope; taken before the insert, since a unique index would wait
+-- unbounded.
+CREATE FUNCTION kernel.message_key_lock(p_space text, p_mailbox uuid, p_scope uuid, p_kind text, p_key text)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.lock_key(p_kind, p_space, p_mailbox::text || '/' || p_scope::text || '/' || p_key)
 $$;
 
 -- Send a message. The same p_work_key in the scope and mailbox answers with the first one.
 -- Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
 CREATE FUNCTION kernel.message_send(p_space text, p_id uuid, p_mailbox uuid, p_scope uuid, p_payload text,
-  p_work_key text, p_deadline timestamptz, p_priority int, p_delay_s double precision, p_idem text, p_print bytea)
-RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+  p_work_key text, p_deadline timestamptz, p_priority int, p_delay_s double precision, p_idem text,
+  p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[];
   v_now timestamptz;
@@ -91,7 +97,8 @@ BEGIN
     v_reply := kernel.scope_refusal(p_space, p_scope, kernel.kernel_now());
   END IF;
   IF v_reply.changed IS NULL THEN
-    v_reply := kernel.message_post(p_space, p_id, p_mailbox, v_path, p_payload, p_work_key, p_deadline, p_priority, p_delay_s);
+    v_reply := kernel.message_post(p_space, p_id, p_mailbox, v_path, p_payload, p_work_key, p_deadline,
+      p_priority, p_delay_s);
     v_now := kernel.kernel_now();
     v_reply := kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
   END IF;
@@ -110,7 +117,8 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   IF p_work_key IS NOT NULL THEN
-    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.message_key_lock(p_space, p_mailbox, v_scope, 'work', p_work_key));
+    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.message_key_lock(p_space, p_mailbox, v_scope, 'work',
+      p_work_key));
     SELECT m.id INTO v_first FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = v_scope
        AND m.mailbox_id = p_mailbox AND m.work_key = p_work_key;
     IF FOUND THEN
@@ -128,7 +136,7 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  v_wake := kernel.message_insert(p_space, p_id, p_mailbox, p_path, NULL, p_work_key, p_payload, p_priority, p_deadline,
-    p_delay_s, v_now);
+  v_wake := kernel.message_insert(p_space, p_id, p_mailbox, p_path, NULL, p_work_key, p_payload, p_priority,
+    p_deadline, p_delay_s, v_now);
   RETURN kernel.done(201, pg_catalog.json_build_object('id', p_id, 'replay', false), v_wake);
 END $$;

@@ -1,11 +1,11 @@
 -- Messages, third verb: renew, complete, nack, redrive.
 
--- First steps of renew, complete and nack. Returns the message with its delivery's attempt, its leased row locked (in
--- an INBOX its line held), and a null reply when p_token holds it.
--- p_other: another scope whose gate is needed too (the reply that a completion sends on), or null.
+-- First steps of renew, complete and nack. Returns the message with its delivery's attempt, its leased row
+-- locked (in an INBOX its line held), and a null reply when p_token holds it. p_other: another scope whose
+-- gate is needed too (the reply that a completion sends on), or null.
 -- Refuses: NOT_FOUND, STALE_CLAIM; SCOPE_CANCELLED and DEADLINE_EXCEEDED only once the root run has ended.
-CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_token text, p_other uuid, p_idem text, p_print bytea,
-  OUT q kernel.queued, OUT reply kernel.reply) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_token text, p_other uuid, p_idem text,
+  p_print bytea, OUT q kernel.queued, OUT reply kernel.reply) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_roots uuid[];
   v_now timestamptz;
@@ -19,7 +19,8 @@ BEGIN
   v_scope := (q).path[pg_catalog.cardinality((q).path)];
   v_roots := ARRAY[(q).path[1]];
   IF p_other IS NOT NULL THEN
-    v_roots := v_roots || (SELECT s.root_id FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_other);
+    v_roots := v_roots || (SELECT s.root_id FROM runstate.scopes s WHERE s.space_id = p_space
+      AND s.id = p_other);
     IF v_roots[2] IS NULL THEN
       reply := kernel.no_scope(p_other);
       RETURN;
@@ -66,7 +67,8 @@ BEGIN
     FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (p_q).seq;
   v_now := kernel.kernel_now();
   v_end := kernel.message_scope_end(p_space, (p_q).path[pg_catalog.cardinality((p_q).path)], v_now);
-  IF v_token = p_token AND v_expires_at > v_now AND v_end IS NULL AND (v_deadline IS NULL OR v_deadline > v_now) THEN
+  IF v_token = p_token AND v_expires_at > v_now AND v_end IS NULL AND (v_deadline IS NULL
+    OR v_deadline > v_now) THEN
     RETURN NULL;
   END IF;
   SELECT m.ended, m.outcome_reason INTO v_ended, v_reason FROM runstate.messages m
@@ -80,9 +82,10 @@ BEGIN
     ELSE '"' || v_holder || '" holds it until ' || kernel.wire_time(v_expires_at) END);
 END $$;
 
--- Extend a lease that is still alive; never shortens it; without p_lease_s by the lease's own length. No event.
-CREATE FUNCTION kernel.message_renew(p_space text, p_id uuid, p_token text, p_lease_s double precision, p_idem text,
-  p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+-- Extend a lease that is still alive; never shortens it; without p_lease_s by the lease's own length. No
+-- event.
+CREATE FUNCTION kernel.message_renew(p_space text, p_id uuid, p_token text, p_lease_s double precision,
+  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_q kernel.queued;
@@ -91,7 +94,8 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem, p_print) e;
+  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem,
+    p_print) e;
   v_q := v_enter.q;
   v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
@@ -105,12 +109,12 @@ BEGIN
     pg_catalog.json_build_object('leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL));
 END $$;
 
--- Settle a message as done; a task keeps p_outcome. With p_mailbox the outcome is sent on as a new message (p_reply_id)
--- in p_scope, by default the message's own, in the same transaction.
+-- Settle a message as done; a task keeps p_outcome. With p_mailbox the outcome is sent on as a new message
+-- (p_reply_id) in p_scope, by default the message's own, in the same transaction.
 -- Refuses as delivery_enter; NOT_FOUND, SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL of what it sends on.
-CREATE FUNCTION kernel.message_complete(p_space text, p_id uuid, p_token text, p_outcome text, p_reply_id uuid,
-  p_mailbox uuid, p_scope uuid, p_work_key text, p_idem text, p_print bytea) RETURNS kernel.reply
-LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.message_complete(p_space text, p_id uuid, p_token text, p_outcome text,
+  p_reply_id uuid, p_mailbox uuid, p_scope uuid, p_work_key text, p_idem text, p_print bytea)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_q kernel.queued;
@@ -127,7 +131,8 @@ BEGIN
       RETURN kernel.no_mailbox(p_mailbox);
     END IF;
   END IF;
-  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, p_scope, p_idem, p_print) e;
+  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, p_scope, p_idem,
+    p_print) e;
   v_q := v_enter.q;
   v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
@@ -137,7 +142,8 @@ BEGIN
   IF p_mailbox IS NOT NULL THEN
     SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = p_space
        AND s.id = COALESCE(p_scope, (v_q).path[pg_catalog.cardinality((v_q).path)]);
-    v_sent := kernel.message_post(p_space, p_reply_id, p_mailbox, v_path, COALESCE(p_outcome, 'null'), p_work_key, NULL, 0, 0);
+    v_sent := kernel.message_post(p_space, p_reply_id, p_mailbox, v_path, COALESCE(p_outcome, 'null'),
+      p_work_key, NULL, 0, 0);
     IF v_sent.code IS NOT NULL THEN
       RETURN v_sent;
     END IF;
@@ -146,7 +152,8 @@ BEGIN
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (v_q).seq;
   v_wake := kernel.message_end(p_space, v_q, 'ACKED', NULL, COALESCE(p_outcome, 'null'), NULL, v_now);
   v_reply := kernel.done(200, CASE WHEN p_mailbox IS NULL THEN pg_catalog.json_build_object('state', 'ACKED')
-    ELSE pg_catalog.json_build_object('state', 'ACKED', 'replyId', v_sent.facts ->> 'id') END, v_wake || v_sent.wake);
+    ELSE pg_catalog.json_build_object('state', 'ACKED', 'replyId', v_sent.facts ->> 'id') END, v_wake
+      || v_sent.wake);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
@@ -155,8 +162,8 @@ CREATE FUNCTION kernel.backoff_s(p_attempt int) RETURNS double precision LANGUAG
   SELECT LEAST(0.5 * pg_catalog.power(2, LEAST(p_attempt, 10) - 1), 60) * (0.8 + 0.4 * pg_catalog.random())
 $$;
 
--- Give a delivery back: to be retried after p_delay_s (null: backoff) while attempts are left, else DEAD; p_hand_back:
--- at once and without counting the attempt. Refuses as delivery_enter.
+-- Give a delivery back: to be retried after p_delay_s (null: backoff) while attempts are left, else DEAD;
+-- p_hand_back: at once and without counting the attempt. Refuses as delivery_enter.
 CREATE FUNCTION kernel.message_nack(p_space text, p_id uuid, p_token text, p_retry boolean, p_error text,
   p_delay_s double precision, p_hand_back boolean, p_idem text, p_print bytea) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
@@ -169,7 +176,8 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem, p_print) e;
+  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem,
+    p_print) e;
   v_q := v_enter.q;
   v_reply := v_enter.reply;
   IF v_reply.changed IS NOT NULL THEN
@@ -185,19 +193,22 @@ BEGIN
     v_at := v_now + pg_catalog.make_interval(secs => COALESCE(p_delay_s, kernel.backoff_s((v_q).attempt)));
     v_wake := kernel.message_requeue(p_space, v_q, 'message.retried', 'nack', v_at, p_error, v_now);
   ELSE
-    v_wake := kernel.message_end(p_space, v_q, 'DEAD', CASE WHEN p_error IS NOT NULL THEN 'handler_error: ' || p_error
+    v_wake := kernel.message_end(p_space, v_q, 'DEAD', CASE WHEN p_error IS NOT NULL THEN 'handler_error: '
+      || p_error
       WHEN p_retry THEN 'attempts_exhausted' ELSE 'rejected' END, NULL, p_error, v_now);
   END IF;
   v_reply := kernel.done(200, CASE WHEN v_at IS NULL
     THEN pg_catalog.json_build_object('state', 'DEAD', 'attempt', (v_q).attempt)
-    ELSE pg_catalog.json_build_object('state', 'READY', 'attempt', (v_q).attempt, 'availableAt', kernel.wire_time(v_at))
+    ELSE pg_catalog.json_build_object('state', 'READY', 'attempt', (v_q).attempt, 'availableAt',
+      kernel.wire_time(v_at))
     END, v_wake);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
--- Give a DEAD message a fresh set of attempts. Refuses: NOT_FOUND, SCOPE_CANCELLED, DEADLINE_EXCEEDED, CONFLICT.
-CREATE FUNCTION kernel.message_redrive(p_space text, p_id uuid, p_idem text, p_print bytea) RETURNS kernel.reply
-LANGUAGE plpgsql VOLATILE AS $$
+-- Give a DEAD message a fresh set of attempts. Refuses: NOT_FOUND, SCOPE_CANCELLED, DEADLINE_EXCEEDED,
+-- CONFLICT.
+CREATE FUNCTION kernel.message_redrive(p_space text, p_id uuid, p_idem text, p_print bytea)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_q kernel.queued := kernel.message_find(p_space, p_id);

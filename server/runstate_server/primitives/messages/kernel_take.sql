@@ -1,10 +1,12 @@
--- Messages, second verb: take (recv and admit). A fetch takes back what has lapsed in its run, settles what has expired
--- at the head, then delivers: by rank, within it by the time available, then by arrival.
+-- Messages, second verb: take (recv and admit). A fetch takes back what has lapsed in its run, settles what
+-- has expired at the head, then delivers: by rank, within it by the time available, then by arrival.
 
--- Lock the first available row of one lane and rank. p_level: -1 exactly the scope p_anchor; 0, 1, 2 the subtree of the
--- scope p_anchor at that depth, by its own index; deeper subtrees merge the heads of their scopes.
-CREATE FUNCTION kernel.queue_head(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid, p_lane smallint,
-  p_rank smallint, p_now timestamptz, OUT seq bigint, OUT available_at timestamptz) LANGUAGE plpgsql VOLATILE AS $$
+-- Lock the first available row of one lane and rank. p_level: -1 exactly the scope p_anchor; 0, 1, 2 the
+-- subtree of the scope p_anchor at that depth, by its own index; deeper subtrees merge the heads of their
+-- scopes.
+CREATE FUNCTION kernel.queue_head(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
+  p_lane smallint, p_rank smallint, p_now timestamptz, OUT seq bigint, OUT available_at timestamptz)
+LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   CASE p_level
     WHEN -1 THEN
@@ -55,7 +57,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Lock the next row to deliver: the highest rank, in it the earliest of its lanes. Null: nothing is available.
+-- Lock the next row to deliver: the highest rank, in it the earliest of its lanes. Null: nothing is
+-- available.
 CREATE FUNCTION kernel.queue_pick(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
   p_tasks_only boolean, p_now timestamptz) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -67,7 +70,8 @@ BEGIN
        AND d.mailbox_id = p_mailbox AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) ORDER BY d.rank
   LOOP
     SELECT h.seq INTO v_seq FROM runstate.queue_lanes d
-      CROSS JOIN LATERAL kernel.queue_head(p_space, p_mailbox, p_level, p_anchor, p_root, d.lane, v_rank, p_now) h
+      CROSS JOIN LATERAL kernel.queue_head(p_space, p_mailbox, p_level, p_anchor, p_root, d.lane, v_rank,
+        p_now) h
      WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox AND d.rank = v_rank
        AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) AND h.seq IS NOT NULL
      ORDER BY h.available_at, h.seq LIMIT 1;
@@ -78,10 +82,10 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- Take back at most p_limit lapsed or expired deliveries of a run in a mailbox; renewed ones are put off. Returns the
--- topics to wake. Waits for nothing.
-CREATE FUNCTION kernel.queue_reclaim(p_space text, p_mailbox uuid, p_root uuid, p_now timestamptz, p_limit int)
-RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+-- Take back at most p_limit lapsed or expired deliveries of a run in a mailbox; renewed ones are put off.
+-- Returns the topics to wake. Waits for nothing.
+CREATE FUNCTION kernel.queue_reclaim(p_space text, p_mailbox uuid, p_root uuid, p_now timestamptz,
+  p_limit int) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_seq bigint;
   v_id uuid;
@@ -97,9 +101,10 @@ BEGIN
   RETURN v_wake;
 END $$;
 
--- What becomes of a delivery whose row is locked and whose due time has come: lapsed, expired, or put off to its end.
-CREATE FUNCTION kernel.delivery_review(p_space text, p_seq bigint, p_id uuid, p_now timestamptz) RETURNS text[]
-LANGUAGE plpgsql VOLATILE AS $$
+-- What becomes of a delivery whose row is locked and whose due time has come: lapsed, expired, or put off to
+-- its end.
+CREATE FUNCTION kernel.delivery_review(p_space text, p_seq bigint, p_id uuid, p_now timestamptz)
+RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_q kernel.queued := kernel.message_find(p_space, p_id);
   v_scope uuid := (v_q).path[pg_catalog.cardinality((v_q).path)];
@@ -107,7 +112,8 @@ DECLARE
   v_deadline timestamptz;
   v_end text := kernel.message_scope_end(p_space, v_scope, p_now);
 BEGIN
-  SELECT l.expires_at, l.deadline, l.attempt, l.started_at INTO v_expires_at, v_deadline, v_q.attempt, v_q.started_at
+  SELECT l.expires_at, l.deadline, l.attempt, l.started_at INTO v_expires_at, v_deadline, v_q.attempt,
+    v_q.started_at
     FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = p_seq;
   IF v_end IS NULL AND v_deadline <= p_now THEN
     v_end := 'deadline';
@@ -117,41 +123,46 @@ BEGIN
      WHERE l.space_id = p_space AND l.seq = p_seq;
     RETURN '{}';
   END IF;
-  IF (v_q).inbox AND NOT pg_catalog.pg_try_advisory_xact_lock(kernel.line_key(p_space, (v_q).mailbox_id, v_scope)) THEN
+  IF (v_q).inbox AND NOT pg_catalog.pg_try_advisory_xact_lock(kernel.line_key(p_space, (v_q).mailbox_id,
+    v_scope)) THEN
     RETURN '{}';
   END IF;
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = p_seq;
   IF v_end IS NOT NULL THEN
-    RETURN kernel.message_end(p_space, v_q, CASE WHEN v_end = 'deadline' THEN 'EXPIRED' ELSE 'CANCELLED' END, v_end, NULL,
-      NULL, p_now);
+    RETURN kernel.message_end(p_space, v_q, CASE WHEN v_end = 'deadline' THEN 'EXPIRED' ELSE 'CANCELLED' END,
+      v_end, NULL, NULL, p_now);
   END IF;
   RETURN kernel.message_lapse(p_space, v_q, p_now);
 END $$;
 
 -- Deliver one locked ready row: move it to queue_leased. Returns the message as it is now held.
 CREATE FUNCTION kernel.queue_lease(p_space text, p_q kernel.queued, p_holder text, p_session text,
-  p_lease_s double precision, p_token text, p_now timestamptz) RETURNS kernel.queued LANGUAGE plpgsql VOLATILE AS $$
+  p_lease_s double precision, p_token text, p_now timestamptz)
+RETURNS kernel.queued LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_expires_at timestamptz := kernel.lease_end(p_now, p_lease_s);
 BEGIN
   p_q.attempt := (p_q).attempt + 1;
   p_q.started_at := COALESCE((p_q).started_at, p_now);
   DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = (p_q).seq;
-  INSERT INTO runstate.queue_leased (space_id, seq, mailbox_id, scope_id, a0, a1, a2, lane, rank, deadline, attempt,
-    message_id, started_at, token, holder, session, lease_s, expires_at, due_at)
+  INSERT INTO runstate.queue_leased (space_id, seq, mailbox_id, scope_id, a0, a1, a2, lane, rank, deadline,
+    attempt, message_id, started_at, token, holder, session, lease_s, expires_at, due_at)
   VALUES (p_space, (p_q).seq, (p_q).mailbox_id, (p_q).path[pg_catalog.cardinality((p_q).path)], (p_q).path[1],
-    (p_q).path[2], (p_q).path[3], (p_q).lane, (p_q).rank, (p_q).deadline, (p_q).attempt, (p_q).id, (p_q).started_at,
-    p_token, p_holder, p_session, p_lease_s, v_expires_at, LEAST(v_expires_at, COALESCE((p_q).deadline, v_expires_at)));
-  PERFORM kernel.message_event(p_space, p_now, p_q, 'message.delivered', 'task.started', pg_catalog.json_build_object(
+    (p_q).path[2], (p_q).path[3], (p_q).lane, (p_q).rank, (p_q).deadline, (p_q).attempt, (p_q).id,
+      (p_q).started_at, p_token, p_holder, p_session, p_lease_s, v_expires_at,
+        LEAST(v_expires_at, COALESCE((p_q).deadline, v_expires_at)));
+  PERFORM kernel.message_event(p_space, p_now, p_q, 'message.delivered', 'task.started',
+    pg_catalog.json_build_object(
     'mailboxId', (p_q).mailbox_id, 'holder', p_holder, 'attempt', (p_q).attempt,
     'leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL);
   RETURN p_q;
 END $$;
 
--- Settle a locked ready row that may not be delivered any more (deadline, ended scope below the run). Null: it may be.
+-- Settle a locked ready row that may not be delivered any more (deadline, ended scope below the run). Null:
+-- it may be.
 -- Returns the topics to wake. An INBOX line that is busy is left to its holder: the row stays, found = false.
-CREATE FUNCTION kernel.queue_drop(p_space text, p_q kernel.queued, p_now timestamptz, OUT dropped boolean, OUT wake text[])
-LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.queue_drop(p_space text, p_q kernel.queued, p_now timestamptz, OUT dropped boolean,
+  OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := (p_q).path[pg_catalog.cardinality((p_q).path)];
   v_end text := kernel.message_scope_end(p_space, v_scope, p_now);
@@ -164,13 +175,14 @@ BEGIN
   IF NOT dropped THEN
     RETURN;
   END IF;
-  IF (p_q).inbox AND NOT pg_catalog.pg_try_advisory_xact_lock(kernel.line_key(p_space, (p_q).mailbox_id, v_scope)) THEN
+  IF (p_q).inbox AND NOT pg_catalog.pg_try_advisory_xact_lock(kernel.line_key(p_space, (p_q).mailbox_id,
+    v_scope)) THEN
     -- Out of sight for this call and a moment longer: whoever holds the line, or the next fetch, settles it.
     UPDATE runstate.queue_ready r SET available_at = p_now + interval '50 milliseconds'
      WHERE r.space_id = p_space AND r.seq = (p_q).seq;
     RETURN;
   END IF;
   DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = (p_q).seq;
-  wake := kernel.message_end(p_space, p_q, CASE WHEN v_end = 'deadline' THEN 'EXPIRED' ELSE 'CANCELLED' END, v_end, NULL,
-    NULL, p_now);
+  wake := kernel.message_end(p_space, p_q, CASE WHEN v_end = 'deadline' THEN 'EXPIRED' ELSE 'CANCELLED' END,
+    v_end, NULL, NULL, p_now);
 END $$;

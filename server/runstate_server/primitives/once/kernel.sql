@@ -1,14 +1,17 @@
--- Once.  OPEN -> HELD (acquire) -> DONE (complete) | FAILED (fail, last attempt) | OPEN (fail, lapse, end of the scope).
--- DONE and FAILED are for good.  A lapsed lease reads as OPEN at once, whether or not anybody has written it.
--- Table: once.  Locks: gate shared, idempotency key, then the key itself: its row, or an advisory lock while there is none.
+-- Once.  OPEN -> HELD (acquire) -> DONE (complete) | FAILED (fail, last attempt) | OPEN (fail, lapse, end of
+-- the scope). DONE and FAILED are for good.  A lapsed lease reads as OPEN at once, whether or not anybody has
+-- written it.
+-- Table: once.  Locks: gate shared, idempotency key, then the key itself: its row, or an advisory lock while
+-- there is none.
 
-CREATE FUNCTION kernel.once_topic(p_space text, p_scope uuid, p_key text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION kernel.once_topic(p_space text, p_scope uuid, p_key text)
+RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.topic('once', p_space, p_scope::text || '/' || p_key)
 $$;
 
 -- What a caller who does not get the key is told; null when the key can be taken at p_now.
-CREATE FUNCTION kernel.once_answer(p_state text, p_attempts int, p_result text, p_error text, p_expires_at timestamptz,
-  p_now timestamptz) RETURNS kernel.reply LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION kernel.once_answer(p_state text, p_attempts int, p_result text, p_error text,
+  p_expires_at timestamptz, p_now timestamptz) RETURNS kernel.reply LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   CASE
     WHEN p_state = 'DONE' THEN
@@ -68,7 +71,8 @@ BEGIN
   END IF;
   SELECT o.state, o.attempts, o.result, o.last_error, o.expires_at, o.holder
     INTO v_state, v_attempts, v_result, v_error, v_expires_at, v_old_holder
-    FROM runstate.once o WHERE o.space_id = p_space AND o.scope_id = p_scope AND o.key = p_key FOR NO KEY UPDATE;
+    FROM runstate.once o WHERE o.space_id = p_space AND o.scope_id = p_scope AND o.key = p_key
+      FOR NO KEY UPDATE;
   v_found := FOUND;
   v_now := kernel.kernel_now();
   v_reply := kernel.scope_refusal(p_space, p_scope, v_now);
@@ -78,12 +82,12 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  RETURN kernel.once_grant(p_space, v_path, p_key, p_holder, p_session, p_lease_s, p_token, p_idem, p_print, v_now,
-    v_attempts, CASE WHEN v_state = 'HELD' THEN v_old_holder END);
+  RETURN kernel.once_grant(p_space, v_path, p_key, p_holder, p_session, p_lease_s, p_token, p_idem, p_print,
+    v_now, v_attempts, CASE WHEN v_state = 'HELD' THEN v_old_holder END);
 END $$;
 
--- Write the new holder and the events of it; the key is locked and free. p_lapsed: the holder whose lease had lapsed.
--- p_attempts is null when the key has no row yet.
+-- Write the new holder and the events of it; the key is locked and free. p_lapsed: the holder whose lease had
+-- lapsed. p_attempts is null when the key has no row yet.
 CREATE FUNCTION kernel.once_grant(p_space text, p_path uuid[], p_key text, p_holder text, p_session text,
   p_lease_s double precision, p_token text, p_idem text, p_print bytea, p_now timestamptz, p_attempts int,
   p_lapsed text) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
@@ -94,9 +98,10 @@ DECLARE
   v_attempts int := COALESCE(p_attempts, 0);
 BEGIN
   IF p_attempts IS NULL THEN
-    INSERT INTO runstate.once (space_id, scope_id, key, root_id, state, attempts, holder, session, token, expires_at,
-      due_at, created_at)
-    VALUES (p_space, v_scope, p_key, p_path[1], 'HELD', 0, p_holder, p_session, p_token, v_expires_at, v_expires_at, p_now);
+    INSERT INTO runstate.once (space_id, scope_id, key, root_id, state, attempts, holder, session, token,
+      expires_at, due_at, created_at)
+    VALUES (p_space, v_scope, p_key, p_path[1], 'HELD', 0, p_holder, p_session, p_token, v_expires_at,
+      v_expires_at, p_now);
   ELSE
     UPDATE runstate.once o SET state = 'HELD', holder = p_holder, session = p_session, token = p_token,
       expires_at = v_expires_at, due_at = v_expires_at
@@ -147,10 +152,12 @@ BEGIN
     RETURN kernel.seen(pg_catalog.json_strip_nulls(pg_catalog.json_build_object('state', 'OPEN',
       'attempts', COALESCE(v_attempts, 0), 'lastError', v_error)), NULL, NULL);
   ELSIF v_state = 'HELD' THEN
-    v_reply.facts := pg_catalog.json_strip_nulls(pg_catalog.json_build_object('state', 'HELD', 'attempts', v_attempts,
-      'holder', v_holder, 'leaseExpiresAt', kernel.wire_time(v_expires_at), 'lastError', v_error));
+    v_reply.facts := pg_catalog.json_strip_nulls(pg_catalog.json_build_object('state', 'HELD', 'attempts',
+      v_attempts, 'holder', v_holder, 'leaseExpiresAt', kernel.wire_time(v_expires_at), 'lastError',
+        v_error));
     v_reply.again_s := LEAST(v_reply.again_s, kernel.seconds_until(v_deadline, v_now));
-    v_reply.sleep := ARRAY[kernel.once_topic(p_space, p_scope, p_key), kernel.topic('scope', p_space, v_root::text)];
+    v_reply.sleep := ARRAY[kernel.once_topic(p_space, p_scope, p_key),
+      kernel.topic('scope', p_space, v_root::text)];
   END IF;
   RETURN v_reply;
 END $$;
@@ -189,9 +196,10 @@ BEGIN
     ELSE '"' || v_holder || '" holds it until ' || kernel.wire_time(v_expires_at) END);
 END $$;
 
--- First steps of renew, complete and fail: gate, idempotency key, look, lock, look again. Null: the token holds the key.
-CREATE FUNCTION kernel.once_enter(p_space text, p_path uuid[], p_key text, p_token text, p_idem text, p_print bytea)
-RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+-- First steps of renew, complete and fail: gate, idempotency key, look, lock, look again. Null: the token
+-- holds the key.
+CREATE FUNCTION kernel.once_enter(p_space text, p_path uuid[], p_key text, p_token text, p_idem text,
+  p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_reply kernel.reply;
@@ -207,9 +215,10 @@ BEGIN
 END $$;
 
 -- Extend a lease that is still alive; never shortens it. No event.
--- Refuses: NOT_FOUND (scope), SCOPE_CANCELLED, DEADLINE_EXCEEDED, STALE_CLAIM (also lapsed with no new owner).
-CREATE FUNCTION kernel.once_renew(p_space text, p_scope uuid, p_key text, p_token text, p_lease_s double precision,
-  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+-- Refuses: NOT_FOUND (scope), SCOPE_CANCELLED, DEADLINE_EXCEEDED, STALE_CLAIM (also lapsed with no new
+-- owner).
+CREATE FUNCTION kernel.once_renew(p_space text, p_scope uuid, p_key text, p_token text,
+  p_lease_s double precision, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[];
   v_now timestamptz;
@@ -227,7 +236,8 @@ BEGIN
   END IF;
   v_now := kernel.kernel_now();
   UPDATE runstate.once o SET expires_at = kernel.lease_renewed(v_now, o.expires_at, p_lease_s)
-   WHERE o.space_id = p_space AND o.scope_id = p_scope AND o.key = p_key RETURNING o.expires_at INTO v_expires_at;
+   WHERE o.space_id = p_space AND o.scope_id = p_scope
+     AND o.key = p_key RETURNING o.expires_at INTO v_expires_at;
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
     pg_catalog.json_build_object('leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL));
 END $$;
@@ -255,8 +265,8 @@ BEGIN
   v_now := kernel.kernel_now();
   SELECT o.holder INTO v_holder FROM runstate.once o
    WHERE o.space_id = p_space AND o.scope_id = p_scope AND o.key = p_key;
-  UPDATE runstate.once o SET state = 'DONE', result = p_result, last_error = NULL, holder = NULL, session = NULL,
-    token = NULL, expires_at = NULL, due_at = NULL, ended_at = v_now
+  UPDATE runstate.once o SET state = 'DONE', result = p_result, last_error = NULL, holder = NULL,
+    session = NULL, token = NULL, expires_at = NULL, due_at = NULL, ended_at = v_now
    WHERE o.space_id = p_space AND o.scope_id = p_scope AND o.key = p_key RETURNING o.attempts INTO v_attempts;
   PERFORM kernel.event(p_space, v_now, 'once.completed', v_path, 'once', p_key,
     pg_catalog.json_build_object('key', p_key, 'holder', v_holder, 'attempts', v_attempts), v_wake);
@@ -266,8 +276,8 @@ END $$;
 
 -- Record a failed attempt; the key opens again, or is FAILED for good when this was the last one allowed.
 -- Refuses as renew.
-CREATE FUNCTION kernel.once_fail(p_space text, p_scope uuid, p_key text, p_token text, p_error text, p_max_attempts int,
-  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.once_fail(p_space text, p_scope uuid, p_key text, p_token text, p_error text,
+  p_max_attempts int, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[];
   v_now timestamptz;
@@ -295,14 +305,15 @@ BEGIN
     ended_at = CASE WHEN v_state = 'FAILED' THEN v_now END
    WHERE o.space_id = p_space AND o.scope_id = p_scope AND o.key = p_key;
   PERFORM kernel.event(p_space, v_now, 'once.failed', v_path, 'once', p_key,
-    pg_catalog.json_build_object('key', p_key, 'holder', v_holder, 'attempts', v_attempts, 'state', v_state), v_wake);
+    pg_catalog.json_build_object('key', p_key, 'holder', v_holder, 'attempts', v_attempts, 'state', v_state),
+      v_wake);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
     pg_catalog.json_build_object('state', v_state, 'attempts', v_attempts), v_wake));
 END $$;
 
--- Open keys whose lease lapsed, so that sleepers wake and the journal says so. due_at is the coarse index of expires_at:
--- renewals leave it alone (they stay HOT), and a row found renewed is put off until its new end. Locks: gates and rows,
--- only tried. Index: once_due.
+-- Open keys whose lease lapsed, so that sleepers wake and the journal says so. due_at is the coarse index of
+-- expires_at: renewals leave it alone (they stay HOT), and a row found renewed is put off until its new end.
+-- Locks: gates and rows, only tried. Index: once_due.
 CREATE FUNCTION kernel.once_sweep(p_batch int, OUT count int, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_due timestamptz := kernel.kernel_now();
@@ -344,10 +355,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- End the leases held in these scopes of a run, p_limit at most: called by the end of a scope, with the gate held alone
--- or the scope ended. Returns how many.
-CREATE FUNCTION kernel.once_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz, p_limit int)
-RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+-- End the leases held in these scopes of a run, p_limit at most: called by the end of a scope, with the gate
+-- held alone or the scope ended. Returns how many.
+CREATE FUNCTION kernel.once_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz,
+  p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_count int;
 BEGIN

@@ -1,10 +1,13 @@
--- Scopes.  stored: ACTIVE -> CANCELLED | COMPLETED | EXPIRED, for good.  effective: what the whole chain says, written
--- for the subtree by the end of any scope above; a deadline that has passed is EXPIRED before anybody wrote it.
--- Tables: scopes, scope_tidies.  Locks: gate (alone to end, shared to create a child), idempotency key, then the
--- advisory lock of a run's name, or the parent's row.  Ends call down into the rooms below (once_end, claim_end, messages_end).
+-- Scopes.  stored: ACTIVE -> CANCELLED | COMPLETED | EXPIRED, for good.  effective: what the whole chain
+-- says, written for the subtree by the end of any scope above; a deadline that has passed is EXPIRED before
+-- anybody wrote it.
+-- Tables: scopes, scope_tidies.  Locks: gate (alone to end, shared to create a child), idempotency key, then
+-- the advisory lock of a run's name, or the parent's row.  Ends call down into the rooms below (once_end,
+-- claim_end, messages_end).
 
 -- The view of section 2 of the API.
-CREATE FUNCTION kernel.scope_facts(p_space text, p_id uuid, p_now timestamptz) RETURNS json LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_facts(p_space text, p_id uuid, p_now timestamptz)
+RETURNS json LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.json_build_object(
     'id', s.id, 'name', s.name, 'parentId', s.parent_id, 'rootId', s.root_id, 'depth', s.depth,
     'storedState', s.stored, 'effective', kernel.effective_at(s.effective, s.effective_deadline, p_now),
@@ -14,7 +17,8 @@ CREATE FUNCTION kernel.scope_facts(p_space text, p_id uuid, p_now timestamptz) R
 $$;
 
 -- Read one scope. Locks: none. Refuses: NOT_FOUND.
-CREATE FUNCTION kernel.scope_view(p_space text, p_id uuid) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_view(p_space text, p_id uuid)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_facts json := kernel.scope_facts(p_space, p_id, kernel.kernel_now());
 BEGIN
@@ -31,19 +35,22 @@ RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[] := COALESCE(p_parent_path, '{}') || p_id;
 BEGIN
-  INSERT INTO runstate.scopes (space_id, id, name, run_name, parent_id, root_id, path, depth, stored, effective,
-    deadline, effective_deadline, child_limit, children, version, created_at)
-  VALUES (p_space, p_id, p_name, p_run_name, p_parent, v_path[1], v_path, pg_catalog.cardinality(v_path) - 1, 'ACTIVE',
-    'ACTIVE', p_deadline, LEAST(p_deadline, p_above), p_child_limit, 0, 1, p_now);
+  INSERT INTO runstate.scopes (space_id, id, name, run_name, parent_id, root_id, path, depth, stored,
+    effective, deadline, effective_deadline, child_limit, children, version, created_at)
+  VALUES (p_space, p_id, p_name, p_run_name, p_parent, v_path[1], v_path, pg_catalog.cardinality(v_path) - 1,
+    'ACTIVE', 'ACTIVE', p_deadline, LEAST(p_deadline, p_above), p_child_limit, 0, 1, p_now);
   PERFORM kernel.event(p_space, p_now, 'scope.created', v_path, 'scope', p_id::text,
-    pg_catalog.json_build_object('name', p_name, 'parentId', p_parent, 'deadline', kernel.wire_time(p_deadline)), NULL);
+    pg_catalog.json_build_object('name', p_name, 'parentId', p_parent, 'deadline',
+      kernel.wire_time(p_deadline)), NULL);
   RETURN kernel.done(201, kernel.scope_facts(p_space, p_id, p_now), NULL);
 END $$;
 
 -- Create a scope: a root, or a child of p_parent. Locks: parent's gate, idempotency key, parent's row.
--- Refuses: NOT_FOUND, SCOPE_CANCELLED, DEADLINE_EXCEEDED (parent ended), CONFLICT (childLimit or depth reached).
-CREATE FUNCTION kernel.scope_create(p_space text, p_id uuid, p_name text, p_parent uuid, p_deadline timestamptz,
-  p_child_limit int, p_depth_max int, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+-- Refuses: NOT_FOUND, SCOPE_CANCELLED, DEADLINE_EXCEEDED (parent ended), CONFLICT (childLimit or depth
+-- reached).
+CREATE FUNCTION kernel.scope_create(p_space text, p_id uuid, p_name text, p_parent uuid,
+  p_deadline timestamptz, p_child_limit int, p_depth_max int, p_idem text, p_print bytea)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[];
   v_now timestamptz;
@@ -87,12 +94,15 @@ BEGIN
   ELSE
     v_now := kernel.kernel_now();
   END IF;
-  v_reply := kernel.scope_insert(p_space, p_id, p_name, NULL, p_parent, v_path, v_above, p_deadline, p_child_limit, v_now);
+  v_reply := kernel.scope_insert(p_space, p_id, p_name, NULL, p_parent, v_path, v_above, p_deadline,
+    p_child_limit, v_now);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
--- The answer when a run of this name is stored ACTIVE: join it, or have its passed deadline written first (AGAIN).
-CREATE FUNCTION kernel.run_found(p_space text, p_name text) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+-- The answer when a run of this name is stored ACTIVE: join it, or have its passed deadline written first
+-- (AGAIN).
+CREATE FUNCTION kernel.run_found(p_space text, p_name text)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_id uuid;
@@ -112,10 +122,11 @@ BEGIN
   RETURN kernel.seen(kernel.scope_facts(p_space, v_id, v_now), NULL, NULL);
 END $$;
 
--- Join the one active run of this name, or create it with p_deadline. Locks: idempotency key, the name (advisory).
+-- Join the one active run of this name, or create it with p_deadline. Locks: idempotency key, the name
+-- (advisory).
 -- Refuses: AGAIN (internal) when the run found has just expired.
-CREATE FUNCTION kernel.run_ensure(p_space text, p_name text, p_id uuid, p_deadline timestamptz, p_child_limit int,
-  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.run_ensure(p_space text, p_name text, p_id uuid, p_deadline timestamptz,
+  p_child_limit int, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_reply kernel.reply;
@@ -135,14 +146,15 @@ BEGIN
     RETURN v_reply;
   END IF;
   v_now := kernel.kernel_now();
-  v_reply := kernel.scope_insert(p_space, p_id, p_name, p_name, NULL, NULL, NULL, p_deadline, p_child_limit, v_now);
+  v_reply := kernel.scope_insert(p_space, p_id, p_name, p_name, NULL, NULL, NULL, p_deadline, p_child_limit,
+    v_now);
   v_reply.status := 200;
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
 -- End what the rooms below hold in these scopes, at most p_limit things; returns how many it ended.
-CREATE FUNCTION kernel.scope_end_contents(p_space text, p_path uuid[], p_reason text, p_now timestamptz, p_limit int)
-RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_end_contents(p_space text, p_path uuid[], p_reason text, p_now timestamptz,
+  p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_depth int := pg_catalog.cardinality(p_path);
   v_ids uuid[];
@@ -155,36 +167,42 @@ BEGIN
   RETURN v_count + kernel.messages_end(p_space, p_path[1], v_ids, p_reason, p_now, p_limit - v_count);
 END $$;
 
--- Write the end of one scope and its subtree, with its event. The gate is held alone. Small runs end whole in here;
--- what is left of large ones is noted in scope_tidies. Returns false when the scope had ended already.
-CREATE FUNCTION kernel.scope_mark(p_space text, p_path uuid[], p_state text, p_now timestamptz) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
+-- Write the end of one scope and its subtree, with its event. The gate is held alone. Small runs end whole in
+-- here; what is left of large ones is noted in scope_tidies. Returns false when the scope had ended already.
+CREATE FUNCTION kernel.scope_mark(p_space text, p_path uuid[], p_state text, p_now timestamptz)
+RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_inline CONSTANT int := 1000;
   v_depth int := pg_catalog.cardinality(p_path);
   v_name text;
   v_ended int;
 BEGIN
-  UPDATE runstate.scopes s SET stored = p_state, effective = p_state, version = s.version + 1, ended_at = p_now
-   WHERE s.space_id = p_space AND s.id = p_path[v_depth] AND s.effective = 'ACTIVE' RETURNING s.name INTO v_name;
+  UPDATE runstate.scopes s SET stored = p_state, effective = p_state, version = s.version + 1,
+    ended_at = p_now
+   WHERE s.space_id = p_space AND s.id = p_path[v_depth]
+     AND s.effective = 'ACTIVE' RETURNING s.name INTO v_name;
   IF NOT FOUND THEN
     RETURN false;
   END IF;
   UPDATE runstate.scopes s SET effective = p_state
-   WHERE s.space_id = p_space AND s.root_id = p_path[1] AND s.effective = 'ACTIVE' AND s.path[v_depth] = p_path[v_depth];
-  v_ended := kernel.scope_end_contents(p_space, p_path, 'scope_' || pg_catalog.lower(p_state), p_now, v_inline);
+   WHERE s.space_id = p_space AND s.root_id = p_path[1] AND s.effective = 'ACTIVE'
+     AND s.path[v_depth] = p_path[v_depth];
+  v_ended := kernel.scope_end_contents(p_space, p_path, 'scope_' || pg_catalog.lower(p_state), p_now,
+    v_inline);
   IF v_ended >= v_inline THEN
     INSERT INTO runstate.scope_tidies (space_id, scope_id, reason) VALUES
-      (p_space, p_path[v_depth], 'scope_' || pg_catalog.lower(p_state)) ON CONFLICT (space_id, scope_id) DO NOTHING;
+      (p_space, p_path[v_depth], 'scope_' || pg_catalog.lower(p_state)) ON CONFLICT (space_id,
+        scope_id) DO NOTHING;
   END IF;
-  PERFORM kernel.event(p_space, p_now, 'scope.' || pg_catalog.lower(p_state), p_path, 'scope', p_path[v_depth]::text,
-    pg_catalog.json_build_object('name', v_name, 'ended', v_ended),
+  PERFORM kernel.event(p_space, p_now, 'scope.' || pg_catalog.lower(p_state), p_path, 'scope',
+    p_path[v_depth]::text, pg_catalog.json_build_object('name', v_name, 'ended', v_ended),
     ARRAY[kernel.topic('scope', p_space, p_path[1]::text)]);
   RETURN true;
 END $$;
 
--- Write every deadline that has passed in a run, the earliest first, so that an expiry nobody had noticed keeps its own
--- event and is not covered by a later end. The gate is held alone. Returns how many scopes expired.
+-- Write every deadline that has passed in a run, the earliest first, so that an expiry nobody had noticed
+-- keeps its own event and is not covered by a later end. The gate is held alone. Returns how many scopes
+-- expired.
 CREATE FUNCTION kernel.scope_mark_due(p_space text, p_root uuid, p_now timestamptz) RETURNS int
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -203,7 +221,8 @@ BEGIN
   RETURN v_count;
 END $$;
 
--- Cancel or complete a scope and its subtree (p_state). Repeating is a no-op. Locks: gate alone, idempotency key.
+-- Cancel or complete a scope and its subtree (p_state). Repeating is a no-op. Locks: gate alone, idempotency
+-- key.
 -- Refuses: NOT_FOUND, CONFLICT (it has ended another way).
 CREATE FUNCTION kernel.scope_end(p_space text, p_id uuid, p_state text, p_idem text, p_print bytea)
 RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
@@ -230,18 +249,21 @@ BEGIN
    WHERE s.space_id = p_space AND s.id = p_id;
   IF v_state = 'ACTIVE' THEN
     PERFORM kernel.scope_mark(p_space, v_path, p_state, v_now);
-    v_reply := kernel.done(200, pg_catalog.json_build_object('id', p_id, 'state', p_state, 'version', v_version + 1),
-      ARRAY[kernel.topic('scope', p_space, v_path[1]::text)]);
+    v_reply := kernel.done(200, pg_catalog.json_build_object('id', p_id, 'state', p_state, 'version',
+      v_version + 1), ARRAY[kernel.topic('scope', p_space, v_path[1]::text)]);
     RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
   ELSIF v_state = p_state THEN
-    RETURN kernel.seen(pg_catalog.json_build_object('id', p_id, 'state', v_state, 'version', v_version), NULL, NULL);
+    RETURN kernel.seen(pg_catalog.json_build_object('id', p_id, 'state', v_state, 'version', v_version), NULL,
+      NULL);
   END IF;
   RETURN kernel.refuse('CONFLICT', 'scope ' || p_id::text || ' is already ' || v_state);
 END $$;
 
--- Write the deadlines that have passed around one scope: the call that the server makes when another found one passed. The whole run is looked through.
+-- Write the deadlines that have passed around one scope: the call that the server makes when another found
+-- one passed. The whole run is looked through.
 -- Locks: gate alone. Refuses: NOT_FOUND.
-CREATE FUNCTION kernel.scope_expire(p_space text, p_id uuid) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_expire(p_space text, p_id uuid)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_path uuid[];
   v_count int;
@@ -261,7 +283,8 @@ BEGIN
 END $$;
 
 -- Write at most p_batch deadlines that have passed. Locks: gates alone, only tried. Index: scopes_due.
-CREATE FUNCTION kernel.scope_sweep(p_batch int, OUT count int, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_sweep(p_batch int, OUT count int, OUT wake text[])
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_space text;
@@ -281,7 +304,8 @@ BEGIN
 END $$;
 
 -- End what an ended scope still holds, p_batch things at most; the scope is the truth until then.
-CREATE FUNCTION kernel.scope_tidy_sweep(p_batch int, OUT count int, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_tidy_sweep(p_batch int, OUT count int, OUT wake text[])
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_space text;
   v_scope uuid;

@@ -1,8 +1,10 @@
--- Spaces and keys.  A space is a tenant; a key covers one or more of them. Only the SHA-256 of a key is stored.
+-- Spaces and keys.  A space is a tenant; a key covers one or more of them. Only the SHA-256 of a key is
+-- stored.
 -- Tables: spaces, api_keys, api_key_spaces.  Locks: none beyond the rows written.
 
 -- Find the key with this hash. Facts: {id, label, permissions, expiresInSeconds, spaces: [{id, suspended}]}.
--- Notes its use at most once a minute. Refuses: UNAUTHENTICATED (unknown, revoked or expired: one answer for all).
+-- Notes its use at most once a minute. Refuses: UNAUTHENTICATED (unknown, revoked or expired: one answer for
+-- all).
 CREATE FUNCTION kernel.key_find(p_hash bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
@@ -29,13 +31,14 @@ BEGIN
    WHERE c.key_id = v_id;
   RETURN kernel.seen(pg_catalog.json_build_object('id', v_id, 'label', v_label,
     'permissions', pg_catalog.array_to_json(v_permissions),
-    'expiresInSeconds', kernel.seconds_until(v_expires_at, v_now), 'spaces', COALESCE(v_spaces, '[]')), NULL, NULL);
+    'expiresInSeconds', kernel.seconds_until(v_expires_at, v_now), 'spaces', COALESCE(v_spaces, '[]')), NULL,
+      NULL);
 END $$;
 
--- Create a space and a key with all permissions if they are missing: the bootstrap variables and `runstate dev`.
--- A key that exists already covers the space from now on. Facts: {createdSpace, createdKey}.
-CREATE FUNCTION kernel.space_bootstrap(p_space text, p_key_id uuid, p_hash bytea, p_label text) RETURNS kernel.reply
-LANGUAGE plpgsql VOLATILE AS $$
+-- Create a space and a key with all permissions if they are missing: the bootstrap variables and `runstate
+-- dev`. A key that exists already covers the space from now on. Facts: {createdSpace, createdKey}.
+CREATE FUNCTION kernel.space_bootstrap(p_space text, p_key_id uuid, p_hash bytea, p_label text)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_space boolean;
@@ -52,7 +55,8 @@ BEGIN
   ON CONFLICT (hash) DO NOTHING;
   v_key := FOUND;
   SELECT k.id INTO v_id FROM runstate.api_keys k WHERE k.hash = p_hash;
-  INSERT INTO runstate.api_key_spaces (space_id, key_id) VALUES (p_space, v_id) ON CONFLICT (space_id, key_id) DO NOTHING;
+  INSERT INTO runstate.api_key_spaces (space_id, key_id) VALUES (p_space, v_id) ON CONFLICT (space_id,
+    key_id) DO NOTHING;
   IF v_key THEN
     PERFORM kernel.event(p_space, v_now, 'key.created', NULL, 'key', v_id::text,
       pg_catalog.json_build_object('label', p_label), NULL);

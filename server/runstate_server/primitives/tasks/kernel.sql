@@ -1,17 +1,19 @@
--- Tasks: messages whose outcome is kept. Submit, view, cancel, subscribers; delivery and settling are messages' verbs.
--- Tables: task_subscribers here, the rest is messages'.  Locks: gates (sorted), idempotency key, task keys (advisory,
--- sorted by number), then what message_insert takes.
+-- Tasks: messages whose outcome is kept. Submit, view, cancel, subscribers; delivery and settling are
+-- messages' verbs.
+-- Tables: task_subscribers here, the rest is messages'.  Locks: gates (sorted), idempotency key, task keys
+-- (advisory, sorted by number), then what message_insert takes.
 
 CREATE FUNCTION kernel.no_task(p_id uuid) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.refuse('NOT_FOUND', 'task ' || p_id::text || ' does not exist in this space')
 $$;
 
--- Submit tasks, aligned arrays, all or none; a key that exists in its scope and mailbox answers with its first task.
--- p_single: the answer is that of one task.
+-- Submit tasks, aligned arrays, all or none; a key that exists in its scope and mailbox answers with its
+-- first task. p_single: the answer is that of one task.
 -- Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
-CREATE FUNCTION kernel.task_submit(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[], p_keys text[],
-  p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[], p_subscribers text[],
-  p_single boolean, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.task_submit(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[],
+  p_keys text[], p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[],
+  p_subscribers text[], p_single boolean, p_idem text, p_print bytea)
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
   v_number bigint;
@@ -20,12 +22,14 @@ DECLARE
 BEGIN
   PERFORM kernel.kernel_enter();
   SELECT i.id INTO v_missing FROM pg_catalog.unnest(p_scopes) WITH ORDINALITY i (id, n)
-   WHERE NOT EXISTS (SELECT 1 FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = i.id) ORDER BY i.n LIMIT 1;
+   WHERE NOT EXISTS (SELECT 1 FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = i.id) ORDER BY i.n
+     LIMIT 1;
   IF FOUND THEN
     RETURN kernel.no_scope(v_missing);
   END IF;
   SELECT i.id INTO v_missing FROM pg_catalog.unnest(p_mailboxes) WITH ORDINALITY i (id, n)
-   WHERE NOT EXISTS (SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = p_space AND b.id = i.id) ORDER BY i.n LIMIT 1;
+   WHERE NOT EXISTS (SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = p_space AND b.id = i.id)
+     ORDER BY i.n LIMIT 1;
   IF FOUND THEN
     RETURN kernel.no_mailbox(v_missing);
   END IF;
@@ -35,21 +39,22 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  FOR v_number IN SELECT DISTINCT kernel.message_key_lock(p_space, k.mailbox, k.scope, 'task', k.key) AS number
+  FOR v_number IN SELECT DISTINCT kernel.message_key_lock(p_space, k.mailbox, k.scope, 'task',
+    k.key) AS number
                     FROM unnest(p_scopes, p_mailboxes, p_keys) k (scope, mailbox, key) ORDER BY number
   LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock(v_number);
   END LOOP;
-  v_reply := kernel.task_submit_locked(p_space, p_ids, p_scopes, p_mailboxes, p_keys, p_inputs, p_deadlines, p_priorities,
-    p_delays, p_subscribers, p_single);
+  v_reply := kernel.task_submit_locked(p_space, p_ids, p_scopes, p_mailboxes, p_keys, p_inputs, p_deadlines,
+    p_priorities, p_delays, p_subscribers, p_single);
   v_now := kernel.kernel_now();
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
 -- The same behind its locks.
-CREATE FUNCTION kernel.task_submit_locked(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[], p_keys text[],
-  p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[], p_subscribers text[],
-  p_single boolean) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.task_submit_locked(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[],
+  p_keys text[], p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[],
+  p_subscribers text[], p_single boolean) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_box uuid;
@@ -68,7 +73,8 @@ BEGIN
     END IF;
   END LOOP;
   FOR v_box, v_n IN
-    SELECT k.mailbox, pg_catalog.count(DISTINCT (k.scope, k.key)) FROM unnest(p_scopes, p_mailboxes, p_keys) k (scope, mailbox, key)
+    SELECT k.mailbox, pg_catalog.count(DISTINCT (k.scope, k.key)) FROM unnest(p_scopes, p_mailboxes,
+      p_keys) k (scope, mailbox, key)
      WHERE NOT EXISTS (SELECT 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = k.scope
                           AND m.mailbox_id = k.mailbox AND m.task_key = k.key)
      GROUP BY k.mailbox ORDER BY k.mailbox
@@ -87,8 +93,8 @@ BEGIN
         AND m.mailbox_id = p_mailboxes[v_n] AND m.task_key = p_keys[v_n];
     CONTINUE WHEN FOUND;
     SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_scopes[v_n];
-    v_wake := v_wake || kernel.message_insert(p_space, p_ids[v_n], p_mailboxes[v_n], v_path, p_keys[v_n], NULL,
-      p_inputs[v_n], p_priorities[v_n], p_deadlines[v_n], p_delays[v_n], v_now);
+    v_wake := v_wake || kernel.message_insert(p_space, p_ids[v_n], p_mailboxes[v_n], v_path, p_keys[v_n],
+      NULL, p_inputs[v_n], p_priorities[v_n], p_deadlines[v_n], p_delays[v_n], v_now);
     v_changed := true;
   END LOOP;
   SELECT pg_catalog.json_agg(pg_catalog.json_build_object('taskId', m.id, 'replay', m.id <> p_ids[k.n],
@@ -96,7 +102,8 @@ BEGIN
     FROM unnest(p_scopes, p_mailboxes, p_keys) WITH ORDINALITY k (scope, mailbox, key, n)
     JOIN runstate.messages m ON m.space_id = p_space AND m.scope_id = k.scope AND m.mailbox_id = k.mailbox
      AND m.task_key = k.key;
-  v_changed := kernel.subscribers_add(p_space, p_scopes, p_mailboxes, p_keys, p_subscribers, v_now) OR v_changed;
+  v_changed := kernel.subscribers_add(p_space, p_scopes, p_mailboxes, p_keys, p_subscribers, v_now)
+    OR v_changed;
   v_reply := kernel.done(CASE WHEN p_single THEN 201 ELSE 200 END, CASE WHEN p_single THEN v_answers -> 0
     ELSE pg_catalog.json_build_object('tasks', v_answers) END, v_wake);
   v_reply.changed := v_changed;
@@ -117,39 +124,49 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- A task's state at p_now: its end, else what its scope and deadline say, else RUNNING while a lease is alive.
-CREATE FUNCTION kernel.task_state(p_space text, p_id uuid, p_now timestamptz) RETURNS text LANGUAGE sql VOLATILE AS $$
+-- A task's state at p_now: its end, else what its scope and deadline say, else RUNNING while a lease is
+-- alive.
+CREATE FUNCTION kernel.task_state(p_space text, p_id uuid, p_now timestamptz)
+RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT CASE
-      WHEN m.ended = 'ACKED' THEN 'SUCCEEDED' WHEN m.ended = 'DEAD' THEN 'FAILED' WHEN m.ended IS NOT NULL THEN m.ended
-      WHEN e.reason = 'deadline' OR m.deadline <= p_now THEN 'EXPIRED' WHEN e.reason IS NOT NULL THEN 'CANCELLED'
+      WHEN m.ended = 'ACKED' THEN 'SUCCEEDED' WHEN m.ended = 'DEAD' THEN 'FAILED' WHEN m.ended IS NOT NULL
+        THEN m.ended
+      WHEN e.reason = 'deadline' OR m.deadline <= p_now THEN 'EXPIRED' WHEN e.reason IS NOT NULL
+        THEN 'CANCELLED'
       WHEN EXISTS (SELECT 1 FROM runstate.queue_leased l
                     WHERE l.space_id = p_space AND l.seq = m.seq AND l.expires_at > p_now) THEN 'RUNNING'
       ELSE 'QUEUED' END
-    FROM runstate.messages m, LATERAL (SELECT kernel.message_scope_end(p_space, m.scope_id, p_now) AS reason) e
+    FROM runstate.messages m, LATERAL (SELECT kernel.message_scope_end(p_space, m.scope_id,
+      p_now) AS reason) e
    WHERE m.space_id = p_space AND m.id = p_id
 $$;
 
--- The view of section 5 of the API; payload 0 is the input, payload 1 the outcome. p_first: the number of the first.
+-- The view of section 5 of the API; payload 0 is the input, payload 1 the outcome. p_first: the number of the
+-- first.
 CREATE FUNCTION kernel.task_facts(p_space text, p_id uuid, p_now timestamptz, p_first int) RETURNS json
 LANGUAGE sql VOLATILE AS $$
-  SELECT pg_catalog.json_build_object('id', m.id, 'scopeId', m.scope_id, 'mailboxId', m.mailbox_id, 'taskKey', m.task_key,
-      'state', st.state, 'attempt', COALESCE(n.attempt, m.attempt), 'maxAttempts', b.max_attempts,
+  SELECT pg_catalog.json_build_object('id', m.id, 'scopeId', m.scope_id, 'mailboxId', m.mailbox_id, 'taskKey',
+    m.task_key, 'state', st.state, 'attempt', COALESCE(n.attempt, m.attempt), 'maxAttempts', b.max_attempts,
       'input', kernel.payload_here(p_first),
       'outcome', CASE WHEN m.outcome IS NOT NULL THEN kernel.payload_here(p_first + 1) END,
-      'outcomeReason', CASE WHEN m.ended IS NOT NULL THEN m.outcome_reason WHEN st.state = 'EXPIRED' THEN 'deadline'
-                            WHEN st.state = 'CANCELLED' THEN kernel.message_scope_end(p_space, m.scope_id, p_now) END,
-      'priority', m.priority, 'deadline', kernel.wire_time(m.deadline), 'requirements', NULL,
-      'subscribers', (SELECT pg_catalog.count(*) FROM runstate.task_subscribers u
+      'outcomeReason', CASE WHEN m.ended IS NOT NULL THEN m.outcome_reason WHEN st.state = 'EXPIRED'
+        THEN 'deadline'
+                            WHEN st.state = 'CANCELLED' THEN kernel.message_scope_end(p_space, m.scope_id,
+                              p_now) END, 'priority', m.priority, 'deadline', kernel.wire_time(m.deadline),
+                                'requirements', NULL, 'subscribers',
+                                  (SELECT pg_catalog.count(*) FROM runstate.task_subscribers u
                        WHERE u.space_id = p_space AND u.task_id = m.id),
       'groupIds', '[]'::json, 'messageId', m.id, 'createdAt', kernel.wire_time(m.created_at),
-      'startedAt', kernel.wire_time(COALESCE(n.started_at, m.started_at)), 'finishedAt', kernel.wire_time(m.finished_at))
+      'startedAt', kernel.wire_time(COALESCE(n.started_at, m.started_at)), 'finishedAt',
+        kernel.wire_time(m.finished_at))
     FROM runstate.messages m
     JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = m.mailbox_id
     CROSS JOIN LATERAL (SELECT kernel.task_state(p_space, m.id, p_now) AS state) st
     LEFT JOIN LATERAL (
       SELECT l.attempt, l.started_at FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = m.seq
       UNION ALL
-      SELECT r.attempt, r.started_at FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = m.seq) n ON true
+      SELECT r.attempt, r.started_at FROM runstate.queue_ready r WHERE r.space_id = p_space
+        AND r.seq = m.seq) n ON true
    WHERE m.space_id = p_space AND m.id = p_id AND m.task_key IS NOT NULL
 $$;
 
@@ -168,9 +185,11 @@ BEGIN
   END IF;
   SELECT ARRAY[m.payload, m.outcome], m.root_id, LEAST(m.deadline, s.effective_deadline)
     INTO v_payloads, v_root, v_deadline FROM runstate.messages m
-    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id WHERE m.space_id = p_space AND m.id = p_id;
+    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id WHERE m.space_id = p_space
+      AND m.id = p_id;
   v_reply := kernel.seen(v_facts, v_payloads, kernel.seconds_until(v_deadline, v_now));
-  v_reply.sleep := ARRAY[kernel.topic('task', p_space, p_id::text), kernel.topic('scope', p_space, v_root::text)];
+  v_reply.sleep := ARRAY[kernel.topic('task', p_space, p_id::text),
+    kernel.topic('scope', p_space, v_root::text)];
   RETURN v_reply;
 END $$;
 
@@ -202,13 +221,15 @@ BEGIN
     v_reply := kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
   END IF;
   IF v_reply.code IS NULL THEN
-    v_reply.payloads := ARRAY(SELECT p.body FROM runstate.messages m, LATERAL (VALUES (1, m.payload), (2, m.outcome)) p (n, body)
+    v_reply.payloads := ARRAY(SELECT p.body FROM runstate.messages m,
+      LATERAL (VALUES (1, m.payload), (2, m.outcome)) p (n, body)
                                WHERE m.space_id = p_space AND m.id = p_id ORDER BY p.n);
   END IF;
   RETURN v_reply;
 END $$;
 
--- Join (p_scope given) or detach a subscriber; both are no-ops when repeated. Refuses: NOT_FOUND (task, scope).
+-- Join (p_scope given) or detach a subscriber; both are no-ops when repeated. Refuses: NOT_FOUND (task,
+-- scope).
 CREATE FUNCTION kernel.task_subscribe(p_space text, p_id uuid, p_subscriber text, p_scope uuid, p_idem text,
   p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -235,7 +256,8 @@ BEGIN
      WHERE u.space_id = p_space AND u.task_id = p_id AND u.subscriber_id = p_subscriber;
   ELSE
     INSERT INTO runstate.task_subscribers (space_id, task_id, subscriber_id, scope_id, joined_at)
-    VALUES (p_space, p_id, p_subscriber, p_scope, v_now) ON CONFLICT (space_id, task_id, subscriber_id) DO NOTHING;
+    VALUES (p_space, p_id, p_subscriber, p_scope, v_now) ON CONFLICT (space_id, task_id,
+      subscriber_id) DO NOTHING;
   END IF;
   v_changed := FOUND;
   v_reply := kernel.done(200, pg_catalog.json_build_object('subscribers', (SELECT pg_catalog.count(*)
