@@ -29,10 +29,10 @@ BANNED = {
 
 # What may stand before a parenthesis without being a function.
 KEYWORDS = """
-all and any array as between by case cast check coalesce conflict else elsif except exists extract filter from
-greatest having if in interval into is key least limit materialized not null nullif numeric on only or order
-over overlay partition position raise references return returning returns row select set substring then
-timestamptz trim union using values varchar when where while with
+all and any array as between by case cast check coalesce conflict distinct else elsif except exists extract
+filter from greatest having if in interval into is join key lateral least limit materialized not null nullif
+numeric on only or order over overlay partition position raise references return returning returns row rows
+select set substring then timestamptz trim union using values varchar when where while with
 """
 
 
@@ -155,8 +155,8 @@ def test_every_call_is_qualified():
 
 
 def names_columns(text, word):
-    """A list of columns follows the word: `WITH word (...)`, `AS word(...)`, `INTO word (...)`."""
-    return re.search(rf"(?i)\b(?:WITH|AS|INTO)\s+{word}\s*\(", text) is not None
+    """A list of columns follows the word: `WITH word (...)`, `AS word(...)`, `INTO word (...)` and so on."""
+    return re.search(rf"(?i)\b(?:WITH|AS|INTO|ORDINALITY)\s+{word}\s*\(", text) is not None
 
 
 def test_a_room_writes_its_own_tables_only():

@@ -59,6 +59,7 @@ CREATE FUNCTION kernel.idempotency_sweep(p_batch int) RETURNS int LANGUAGE plpgs
 DECLARE
   v_slot smallint := kernel.idempotency_slot(kernel.kernel_now() + interval '1 day');
 BEGIN
+  PERFORM kernel.kernel_enter();
   IF p_batch < 1 OR NOT EXISTS (SELECT 1 FROM runstate.idempotency i WHERE i.slot = v_slot) THEN
     RETURN 0;
   END IF;

@@ -20,6 +20,7 @@ $$;
 CREATE FUNCTION kernel.journal_step(p_batch int, p_floor bigint, OUT moved int, OUT last_seq bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+  PERFORM kernel.kernel_enter();
   PERFORM 1 FROM runstate.sequencer q WHERE q.id = 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     moved := -1;
@@ -64,7 +65,7 @@ RETURNS TABLE (space_id text, num bigint, topics text[]) LANGUAGE sql VOLATILE A
   SELECT h.space_id, h.num, CASE WHEN h.num - s.seen <= p_limit THEN ARRAY(
       SELECT DISTINCT t.topic FROM runstate.journal j CROSS JOIN LATERAL pg_catalog.unnest(j.wake) t (topic)
        WHERE j.space_id = h.space_id AND j.num > s.seen AND j.num <= h.num) END
-    FROM unnest(p_spaces, p_seen) s (space, seen)
+    FROM ROWS FROM (pg_catalog.unnest(p_spaces), pg_catalog.unnest(p_seen)) s (space, seen)
     JOIN runstate.journal_heads h ON h.space_id = s.space AND h.num > s.seen
 $$;
 
@@ -74,6 +75,7 @@ DECLARE
   v_before timestamptz := kernel.kernel_now() - pg_catalog.make_interval(days => p_keep_days);
   v_count int;
 BEGIN
+  PERFORM kernel.kernel_enter();
   WITH old AS MATERIALIZED (
     SELECT j.space_id, j.num FROM runstate.journal j WHERE j.created_at < v_before
      ORDER BY j.created_at LIMIT p_batch FOR UPDATE SKIP LOCKED

@@ -5,6 +5,7 @@ CREATE FUNCTION kernel.replica_seen(p_id uuid, p_build text) RETURNS int LANGUAG
 DECLARE
   v_now timestamptz := kernel.kernel_now();
 BEGIN
+  PERFORM kernel.kernel_enter();
   INSERT INTO runstate.replicas AS r (id, build, seen_at) VALUES (p_id, p_build, v_now)
   ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
   DELETE FROM runstate.replicas r WHERE r.id = ANY (ARRAY(
@@ -14,6 +15,8 @@ BEGIN
     WHERE r.seen_at > v_now - interval '20 seconds');
 END $$;
 
-CREATE FUNCTION kernel.replica_gone(p_id uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
-  DELETE FROM runstate.replicas r WHERE r.id = p_id
-$$;
+CREATE FUNCTION kernel.replica_gone(p_id uuid) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM kernel.kernel_enter();
+  DELETE FROM runstate.replicas r WHERE r.id = p_id;
+END $$;

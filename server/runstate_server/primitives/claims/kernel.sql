@@ -111,26 +111,33 @@ BEGIN
       NULL);
 END $$;
 
--- First steps of renew and release. The token alone picks the claim among the scopes that hold the key.
--- p_ended: the refusal of a scope that has ended is given as it is (renew), or as STALE_CLAIM (release).
--- Returns the claim's path and a null reply when the token holds it, its row locked.
+-- The path of the scope whose claim this token was last given; null when there is none. The token alone picks
+-- the claim among the scopes that hold the key.
+CREATE FUNCTION kernel.claim_find(p_space text, p_key text, p_token text)
+RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
+  SELECT s.path FROM runstate.claims c JOIN runstate.scopes s ON s.space_id = p_space AND s.id = c.scope_id
+   WHERE c.space_id = p_space AND c.token = p_token AND c.key = p_key
+$$;
+
+-- First steps of renew and release, on the path that claim_find found. Null: the token holds the claim, its
+-- row is locked. p_tell_end: a scope that has ended is refused as such (renew), else as STALE_CLAIM
+-- (release).
 -- Refuses: STALE_CLAIM (never NOT_FOUND), SCOPE_CANCELLED, DEADLINE_EXCEEDED.
-CREATE FUNCTION kernel.claim_enter(p_space text, p_key text, p_token text, p_ended boolean, p_idem text,
-  p_print bytea, OUT path uuid[], OUT reply kernel.reply) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.claim_enter(p_space text, p_path uuid[], p_key text, p_token text, p_tell_end boolean,
+  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
-  v_scope uuid;
+  v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_held boolean;
   v_expires_at timestamptz;
+  v_reply kernel.reply;
 BEGIN
-  SELECT c.scope_id INTO v_scope FROM runstate.claims c
-   WHERE c.space_id = p_space AND c.token = p_token AND c.key = p_key;
-  IF FOUND THEN
-    path := kernel.gate_pass(p_space, v_scope);
+  IF p_path IS NOT NULL THEN
+    PERFORM kernel.gate_shared(p_space, p_path[1]);
   END IF;
-  reply := kernel.idempotency_look(p_space, p_idem, p_print);
-  IF reply.changed IS NOT NULL THEN
-    RETURN;
+  v_reply := kernel.idempotency_look(p_space, p_idem, p_print);
+  IF v_reply.changed IS NOT NULL THEN
+    RETURN v_reply;
   END IF;
   PERFORM 1 FROM runstate.claims c WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = p_key
     AND c.token = p_token AND c.held FOR NO KEY UPDATE;
@@ -138,15 +145,15 @@ BEGIN
    WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = p_key AND c.token = p_token;
   v_now := kernel.kernel_now();
   IF v_scope IS NOT NULL THEN
-    reply := kernel.scope_refusal(p_space, v_scope, v_now);
-    IF reply.changed IS NOT NULL AND p_ended THEN
-      RETURN;
+    v_reply := kernel.scope_refusal(p_space, v_scope, v_now);
+    IF v_reply.changed IS NOT NULL AND p_tell_end THEN
+      RETURN v_reply;
     END IF;
   END IF;
-  IF v_held AND v_expires_at > v_now AND reply.changed IS NULL THEN
-    RETURN;
+  IF v_held AND v_expires_at > v_now AND v_reply.changed IS NULL THEN
+    RETURN NULL;
   END IF;
-  reply := kernel.refuse('STALE_CLAIM', 'this token no longer holds claim "' || p_key || '": ' || CASE
+  RETURN kernel.refuse('STALE_CLAIM', 'this token no longer holds claim "' || p_key || '": ' || CASE
     WHEN v_held IS NULL THEN 'it was never given, or another has taken the key over'
     WHEN v_held AND v_expires_at <= v_now THEN 'the lease lapsed at ' || kernel.wire_time(v_expires_at)
     WHEN v_held THEN 'its scope has ended'
@@ -162,14 +169,11 @@ DECLARE
   v_path uuid[];
   v_expires_at timestamptz;
   v_generation bigint;
-  v_enter record;
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, true, p_idem,
-    p_print) e;
-  v_path := v_enter.path;
-  v_reply := v_enter.reply;
+  v_path := kernel.claim_find(p_space, p_key, p_token);
+  v_reply := kernel.claim_enter(p_space, v_path, p_key, p_token, true, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
@@ -193,14 +197,11 @@ DECLARE
   v_holder text;
   v_generation bigint;
   v_wake text[];
-  v_enter record;
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.path, e.reply INTO v_enter FROM kernel.claim_enter(p_space, p_key, p_token, false, p_idem,
-    p_print) e;
-  v_path := v_enter.path;
-  v_reply := v_enter.reply;
+  v_path := kernel.claim_find(p_space, p_key, p_token);
+  v_reply := kernel.claim_enter(p_space, v_path, p_key, p_token, false, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;

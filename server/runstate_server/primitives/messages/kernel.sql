@@ -119,7 +119,7 @@ END $$;
 CREATE FUNCTION kernel.message_end(p_space text, p_q kernel.queued, p_state text, p_reason text,
   p_outcome text, p_error text, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_wake text[] := '{}';
+  v_wake text[] := '{}'::text[];
 BEGIN
   UPDATE runstate.messages m SET ended = p_state, attempt = (p_q).attempt,
     last_error = COALESCE(p_error, m.last_error), outcome = CASE WHEN m.task_key IS NOT NULL

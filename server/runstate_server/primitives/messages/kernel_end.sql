@@ -10,7 +10,7 @@ DECLARE
   v_ended text;
 BEGIN
   cancelled := false;
-  wake := '{}';
+  wake := '{}'::text[];
   IF (p_q).inbox THEN
     PERFORM pg_catalog.pg_advisory_xact_lock(kernel.line_key(p_space, (p_q).mailbox_id, v_scope));
   END IF;
@@ -48,7 +48,7 @@ DECLARE
 BEGIN
   PERFORM kernel.kernel_enter();
   count := 0;
-  wake := '{}';
+  wake := '{}'::text[];
   FOR v_space, v_seq, v_id, v_root IN
     SELECT l.space_id, l.seq, l.message_id, l.a0 FROM runstate.queue_leased l WHERE l.due_at <= v_now
      ORDER BY l.due_at LIMIT p_batch
@@ -58,7 +58,7 @@ BEGIN
       FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     v_woken := kernel.delivery_review(v_space, v_seq, v_id, kernel.kernel_now());
-    count := count + CASE WHEN v_woken = '{}' THEN 0 ELSE 1 END;
+    count := count + CASE WHEN v_woken = '{}'::text[] THEN 0 ELSE 1 END;
     wake := wake || v_woken;
   END LOOP;
   FOR v_space, v_seq, v_id, v_root IN
@@ -106,6 +106,7 @@ BEGIN
        WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND NOT r.deliverable) w
     LIMIT p_limit
   LOOP
+    v_count := v_count + 1;
     DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = v_q.seq;
     IF NOT FOUND THEN
       DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = v_q.seq;
@@ -116,7 +117,6 @@ BEGIN
         v_state, v_reason, NULL, NULL, p_now)
       FROM runstate.messages m JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id
      WHERE m.space_id = p_space AND m.id = v_id;
-    v_count := v_count + 1;
   END LOOP;
   IF v_count < p_limit AND p_root = ANY (p_scopes) THEN
     DELETE FROM runstate.queue_lanes d WHERE d.space_id = p_space AND d.a0 = p_root;

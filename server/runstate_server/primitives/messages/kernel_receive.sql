@@ -16,7 +16,7 @@ DECLARE
   v_dropped boolean;
   v_woken text[];
 BEGIN
-  ids := '{}';
+  ids := '{}'::uuid[];
   wake := kernel.queue_reclaim(p_space, p_mailbox, p_path[1], p_now, 10);
   WHILE pg_catalog.cardinality(ids) < pg_catalog.cardinality(p_tokens) AND v_drops < v_drops_max LOOP
     v_seq := kernel.queue_pick(p_space, p_mailbox, v_level, p_path[v_depth], p_path[1], p_tasks_only, p_now);

@@ -1,56 +1,52 @@
 -- Messages, third verb: renew, complete, nack, redrive.
 
--- First steps of renew, complete and nack. Returns the message with its delivery's attempt, its leased row
--- locked (in an INBOX its line held), and a null reply when p_token holds it. p_other: another scope whose
--- gate is needed too (the reply that a completion sends on), or null.
+-- First steps of renew, complete and nack, on the message that message_find found. Null: p_token holds it,
+-- its leased row is locked, in an INBOX its line is held. p_other: another scope whose gate is needed too (of
+-- the reply that a completion sends on), or null.
 -- Refuses: NOT_FOUND, STALE_CLAIM; SCOPE_CANCELLED and DEADLINE_EXCEEDED only once the root run has ended.
-CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_token text, p_other uuid, p_idem text,
-  p_print bytea, OUT q kernel.queued, OUT reply kernel.reply) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_q kernel.queued, p_token text, p_other uuid,
+  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_roots uuid[];
-  v_now timestamptz;
-  v_scope uuid;
+  v_roots uuid[] := ARRAY[(p_q).path[1]];
+  v_reply kernel.reply;
 BEGIN
-  q := kernel.message_find(p_space, p_id);
-  IF (q).id IS NULL THEN
-    reply := kernel.no_message(p_id);
-    RETURN;
+  IF (p_q).id IS NULL THEN
+    RETURN kernel.no_message(p_id);
   END IF;
-  v_scope := (q).path[pg_catalog.cardinality((q).path)];
-  v_roots := ARRAY[(q).path[1]];
   IF p_other IS NOT NULL THEN
     v_roots := v_roots || (SELECT s.root_id FROM runstate.scopes s WHERE s.space_id = p_space
       AND s.id = p_other);
     IF v_roots[2] IS NULL THEN
-      reply := kernel.no_scope(p_other);
-      RETURN;
+      RETURN kernel.no_scope(p_other);
     END IF;
   END IF;
   PERFORM kernel.gates_shared(p_space, v_roots);
-  reply := kernel.idempotency_look(p_space, p_idem, p_print);
-  IF reply.changed IS NULL THEN
-    reply := kernel.scope_refusal(p_space, (q).path[1], kernel.kernel_now());
+  v_reply := kernel.idempotency_look(p_space, p_idem, p_print);
+  IF v_reply.changed IS NULL THEN
+    v_reply := kernel.delivery_refusal(p_space, p_q, p_token);
   END IF;
-  IF reply.changed IS NULL THEN
-    reply := kernel.delivery_refusal(p_space, q, p_token);
+  IF v_reply.changed IS NOT NULL THEN
+    RETURN v_reply;
   END IF;
-  IF reply.changed IS NOT NULL THEN
-    RETURN;
+  IF (p_q).inbox THEN
+    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.line_key(p_space, (p_q).mailbox_id,
+      (p_q).path[pg_catalog.cardinality((p_q).path)]));
   END IF;
-  IF (q).inbox THEN
-    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.line_key(p_space, (q).mailbox_id, v_scope));
-  END IF;
-  PERFORM 1 FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (q).seq FOR UPDATE;
-  v_now := kernel.kernel_now();
-  reply := kernel.scope_refusal(p_space, (q).path[1], v_now);
-  IF reply.changed IS NULL THEN
-    reply := kernel.delivery_refusal(p_space, q, p_token);
-  END IF;
-  SELECT l.attempt, l.started_at INTO q.attempt, q.started_at FROM runstate.queue_leased l
-   WHERE l.space_id = p_space AND l.seq = (q).seq;
+  PERFORM 1 FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (p_q).seq FOR UPDATE;
+  RETURN kernel.delivery_refusal(p_space, p_q, p_token);
 END $$;
 
--- Why a token does not hold the delivery of a message at this instant; null when it does.
+-- A message as its present delivery has it; the leased row is locked.
+CREATE FUNCTION kernel.delivery_read(p_space text, p_q kernel.queued) RETURNS kernel.queued
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  SELECT l.attempt, l.started_at INTO p_q.attempt, p_q.started_at FROM runstate.queue_leased l
+   WHERE l.space_id = p_space AND l.seq = (p_q).seq;
+  RETURN p_q;
+END $$;
+
+-- Why a token does not hold the delivery of a message at this instant, the end of the root run first; null
+-- when it does.
 CREATE FUNCTION kernel.delivery_refusal(p_space text, p_q kernel.queued, p_token text) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -62,10 +58,15 @@ DECLARE
   v_ended text;
   v_reason text;
   v_end text;
+  v_reply kernel.reply;
 BEGIN
   SELECT l.token, l.holder, l.expires_at, l.deadline INTO v_token, v_holder, v_expires_at, v_deadline
     FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (p_q).seq;
   v_now := kernel.kernel_now();
+  v_reply := kernel.scope_refusal(p_space, (p_q).path[1], v_now);
+  IF v_reply.changed IS NOT NULL THEN
+    RETURN v_reply;
+  END IF;
   v_end := kernel.message_scope_end(p_space, (p_q).path[pg_catalog.cardinality((p_q).path)], v_now);
   IF v_token = p_token AND v_expires_at > v_now AND v_end IS NULL AND (v_deadline IS NULL
     OR v_deadline > v_now) THEN
@@ -88,19 +89,16 @@ CREATE FUNCTION kernel.message_renew(p_space text, p_id uuid, p_token text, p_le
   p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
-  v_q kernel.queued;
-  v_enter record;
+  v_q kernel.queued := kernel.message_find(p_space, p_id);
   v_expires_at timestamptz;
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem,
-    p_print) e;
-  v_q := v_enter.q;
-  v_reply := v_enter.reply;
+  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, NULL, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
+  v_q := kernel.delivery_read(p_space, v_q);
   v_now := kernel.kernel_now();
   UPDATE runstate.queue_leased l
      SET expires_at = kernel.lease_renewed(v_now, l.expires_at, COALESCE(p_lease_s, l.lease_s))
@@ -117,8 +115,7 @@ CREATE FUNCTION kernel.message_complete(p_space text, p_id uuid, p_token text, p
 RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
-  v_q kernel.queued;
-  v_enter record;
+  v_q kernel.queued := kernel.message_find(p_space, p_id);
   v_path uuid[];
   v_wake text[];
   v_sent kernel.reply;
@@ -131,13 +128,11 @@ BEGIN
       RETURN kernel.no_mailbox(p_mailbox);
     END IF;
   END IF;
-  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, p_scope, p_idem,
-    p_print) e;
-  v_q := v_enter.q;
-  v_reply := v_enter.reply;
+  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, p_scope, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
+  v_q := kernel.delivery_read(p_space, v_q);
   v_now := kernel.kernel_now();
   IF p_mailbox IS NOT NULL THEN
     SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = p_space
@@ -169,20 +164,17 @@ CREATE FUNCTION kernel.message_nack(p_space text, p_id uuid, p_token text, p_ret
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
-  v_q kernel.queued;
-  v_enter record;
+  v_q kernel.queued := kernel.message_find(p_space, p_id);
   v_at timestamptz;
   v_wake text[];
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  SELECT e.q, e.reply INTO v_enter FROM kernel.delivery_enter(p_space, p_id, p_token, NULL, p_idem,
-    p_print) e;
-  v_q := v_enter.q;
-  v_reply := v_enter.reply;
+  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, NULL, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
+  v_q := kernel.delivery_read(p_space, v_q);
   v_now := kernel.kernel_now();
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (v_q).seq;
   IF p_hand_back THEN

@@ -89,7 +89,7 @@ CREATE FUNCTION kernel.queue_reclaim(p_space text, p_mailbox uuid, p_root uuid, 
 DECLARE
   v_seq bigint;
   v_id uuid;
-  v_wake text[] := '{}';
+  v_wake text[] := '{}'::text[];
 BEGIN
   FOR v_seq, v_id IN
     SELECT l.seq, l.message_id FROM runstate.queue_leased l
@@ -121,11 +121,11 @@ BEGIN
   IF v_expires_at > p_now AND v_end IS NULL THEN
     UPDATE runstate.queue_leased l SET due_at = LEAST(v_expires_at, COALESCE(v_deadline, v_expires_at))
      WHERE l.space_id = p_space AND l.seq = p_seq;
-    RETURN '{}';
+    RETURN '{}'::text[];
   END IF;
   IF (v_q).inbox AND NOT pg_catalog.pg_try_advisory_xact_lock(kernel.line_key(p_space, (v_q).mailbox_id,
     v_scope)) THEN
-    RETURN '{}';
+    RETURN '{}'::text[];
   END IF;
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = p_seq;
   IF v_end IS NOT NULL THEN
@@ -167,7 +167,7 @@ DECLARE
   v_scope uuid := (p_q).path[pg_catalog.cardinality((p_q).path)];
   v_end text := kernel.message_scope_end(p_space, v_scope, p_now);
 BEGIN
-  wake := '{}';
+  wake := '{}'::text[];
   IF v_end IS NULL AND (p_q).deadline <= p_now THEN
     v_end := 'deadline';
   END IF;

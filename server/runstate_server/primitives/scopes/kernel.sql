@@ -304,24 +304,24 @@ BEGIN
 END $$;
 
 -- End what an ended scope still holds, p_batch things at most; the scope is the truth until then.
-CREATE FUNCTION kernel.scope_tidy_sweep(p_batch int, OUT count int, OUT wake text[])
-LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.scope_tidy_sweep(p_batch int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_space text;
   v_scope uuid;
   v_reason text;
   v_path uuid[];
+  v_count int;
 BEGIN
   PERFORM kernel.kernel_enter();
-  count := 0;
   SELECT t.space_id, t.scope_id, t.reason INTO v_space, v_scope, v_reason FROM runstate.scope_tidies t
    ORDER BY t.space_id, t.scope_id LIMIT 1 FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
-    RETURN;
+    RETURN 0;
   END IF;
   SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = v_space AND s.id = v_scope;
-  count := kernel.scope_end_contents(v_space, v_path, v_reason, kernel.kernel_now(), p_batch);
-  IF count < p_batch THEN
+  v_count := kernel.scope_end_contents(v_space, v_path, v_reason, kernel.kernel_now(), p_batch);
+  IF v_count < p_batch THEN
     DELETE FROM runstate.scope_tidies t WHERE t.space_id = v_space AND t.scope_id = v_scope;
   END IF;
+  RETURN v_count;
 END $$;

@@ -41,8 +41,8 @@ BEGIN
   END IF;
   FOR v_number IN SELECT DISTINCT kernel.message_key_lock(p_space, k.mailbox, k.scope, 'task',
     k.key) AS number
-                    FROM unnest(p_scopes, p_mailboxes, p_keys) k (scope, mailbox, key) ORDER BY number
-  LOOP
+                    FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes),
+                      pg_catalog.unnest(p_keys)) k (scope, mailbox, key) ORDER BY number LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock(v_number);
   END LOOP;
   v_reply := kernel.task_submit_locked(p_space, p_ids, p_scopes, p_mailboxes, p_keys, p_inputs, p_deadlines,
@@ -60,7 +60,7 @@ DECLARE
   v_box uuid;
   v_scope uuid;
   v_n int;
-  v_wake text[] := '{}';
+  v_wake text[] := '{}'::text[];
   v_changed boolean := false;
   v_path uuid[];
   v_answers json;
@@ -73,8 +73,9 @@ BEGIN
     END IF;
   END LOOP;
   FOR v_box, v_n IN
-    SELECT k.mailbox, pg_catalog.count(DISTINCT (k.scope, k.key)) FROM unnest(p_scopes, p_mailboxes,
-      p_keys) k (scope, mailbox, key)
+    SELECT k.mailbox, pg_catalog.count(DISTINCT (k.scope, k.key)) FROM ROWS
+      FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_keys)) k (scope,
+        mailbox, key)
      WHERE NOT EXISTS (SELECT 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = k.scope
                           AND m.mailbox_id = k.mailbox AND m.task_key = k.key)
      GROUP BY k.mailbox ORDER BY k.mailbox
@@ -86,7 +87,8 @@ BEGIN
   END LOOP;
   v_now := kernel.kernel_now();
   FOR v_n IN
-    SELECT k.n FROM unnest(p_scopes, p_mailboxes, p_keys) WITH ORDINALITY k (scope, mailbox, key, n)
+    SELECT k.n FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes),
+      pg_catalog.unnest(p_keys)) WITH ORDINALITY k (scope, mailbox, key, n)
      ORDER BY k.mailbox, k.scope, k.n
   LOOP
     PERFORM 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = p_scopes[v_n]
@@ -99,7 +101,8 @@ BEGIN
   END LOOP;
   SELECT pg_catalog.json_agg(pg_catalog.json_build_object('taskId', m.id, 'replay', m.id <> p_ids[k.n],
       'state', kernel.task_state(p_space, m.id, v_now)) ORDER BY k.n) INTO v_answers
-    FROM unnest(p_scopes, p_mailboxes, p_keys) WITH ORDINALITY k (scope, mailbox, key, n)
+    FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes),
+      pg_catalog.unnest(p_keys)) WITH ORDINALITY k (scope, mailbox, key, n)
     JOIN runstate.messages m ON m.space_id = p_space AND m.scope_id = k.scope AND m.mailbox_id = k.mailbox
      AND m.task_key = k.key;
   v_changed := kernel.subscribers_add(p_space, p_scopes, p_mailboxes, p_keys, p_subscribers, v_now)
@@ -116,7 +119,8 @@ CREATE FUNCTION kernel.subscribers_add(p_space text, p_scopes uuid[], p_mailboxe
 BEGIN
   INSERT INTO runstate.task_subscribers (space_id, task_id, subscriber_id, scope_id, joined_at)
   SELECT DISTINCT ON (m.id, k.subscriber) p_space, m.id, k.subscriber, k.scope, p_now
-    FROM unnest(p_scopes, p_mailboxes, p_keys, p_subscribers) k (scope, mailbox, key, subscriber)
+    FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_keys),
+      pg_catalog.unnest(p_subscribers)) k (scope, mailbox, key, subscriber)
     JOIN runstate.messages m ON m.space_id = p_space AND m.scope_id = k.scope AND m.mailbox_id = k.mailbox
      AND m.task_key = k.key
    WHERE k.subscriber IS NOT NULL ORDER BY m.id, k.subscriber
