@@ -30,6 +30,7 @@ from runstate_server.primitives.messages.routes import router as messages
 from runstate_server.primitives.once.routes import router as once
 from runstate_server.primitives.scopes.routes import router as scopes
 from runstate_server.primitives.spaces import kernel as spaces
+from runstate_server.primitives.spaces.routes import router as admin
 from runstate_server.primitives.tasks.routes import router as tasks
 from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
@@ -40,7 +41,7 @@ from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
 
-ROOMS = (scopes, once, claims, mailboxes, messages, tasks)
+ROOMS = (scopes, once, claims, mailboxes, messages, tasks, admin)
 log = logging.getLogger("runstate")
 
 
@@ -233,7 +234,13 @@ def build(service: Service) -> front.Front:
     for room in ROOMS:
         app.include_router(room)
     _add_probes(app, service)
-    return front.Front(app, keys=service.keys, traffic=service.traffic)
+    token = service.settings.admin_token
+    return front.Front(
+        app,
+        keys=service.keys,
+        admin_token=token.get_secret_value() if token is not None else None,
+        traffic=service.traffic,
+    )
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:

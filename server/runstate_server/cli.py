@@ -1,10 +1,10 @@
-"""`runstate dev | serve | migrate`: arguments, signals and one clear line for what a person can mend."""
+"""`runstate dev | serve | migrate | settings | space | key`: arguments, signals and one clear line for what a
+person can mend."""
 
 import argparse
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -60,7 +60,47 @@ def _parser() -> argparse.ArgumentParser:
         "migrate", help="bring the database of RUNSTATE_DATABASE_URL to this build; harmless to repeat"
     )
     migrate.set_defaults(run=_migrate)
+    settings = commands.add_parser(
+        "settings", help="every RUNSTATE_ variable with its value, default and bound"
+    )
+    settings.set_defaults(run=_settings)
+    _add_space_commands(commands.add_parser("space", help="create, list, suspend and resume spaces"))
+    _add_key_commands(commands.add_parser("key", help="create, list and revoke the keys of a space"))
     return parser
+
+
+def _add_space_commands(space: argparse.ArgumentParser) -> None:
+    verbs = space.add_subparsers(required=True, metavar="verb")
+    create = verbs.add_parser("create", help="a new space")
+    create.add_argument("id", help="1 to 64 of A-Z a-z 0-9 . _ -")
+    create.add_argument("--name", help="what people call it (default: the id)")
+    create.set_defaults(run=_operate, verb="space_create")
+    verbs.add_parser("list", help="all spaces").set_defaults(run=_operate, verb="space_list")
+    for verb, text in (("suspend", "refuse every call of its keys"), ("resume", "serve it again")):
+        change = verbs.add_parser(verb, help=text)
+        change.add_argument("id")
+        change.set_defaults(run=_operate, verb="space_" + verb)
+
+
+def _add_key_commands(key: argparse.ArgumentParser) -> None:
+    verbs = key.add_subparsers(required=True, metavar="verb")
+    create = verbs.add_parser("create", help="a new key; it is shown once, or written to a file")
+    create.add_argument("space")
+    create.add_argument("--label", required=True, help="what people call it")
+    create.add_argument(
+        "--permissions", default="runtime,observe,resource_config", help="comma list (default: %(default)s)"
+    )
+    create.add_argument("--expires", help="RFC 3339 time with an offset (default: never)")
+    create.add_argument("--also", default="", help="comma list of further spaces it covers")
+    create.add_argument("--out", type=Path, help="write it to this new file, readable by its owner alone")
+    create.set_defaults(run=_operate, verb="key_create")
+    listing = verbs.add_parser("list", help="the keys of a space, never the keys themselves")
+    listing.add_argument("space")
+    listing.set_defaults(run=_operate, verb="key_list")
+    revoke = verbs.add_parser("revoke", help="effective on every replica within 5 s")
+    revoke.add_argument("space")
+    revoke.add_argument("id", help="the key's id, as listed")
+    revoke.set_defaults(run=_operate, verb="key_revoke")
 
 
 def _fail(message: str) -> NoReturn:
@@ -172,6 +212,34 @@ def _migrate(_options: argparse.Namespace) -> int:
     return 0
 
 
+def _settings(_options: argparse.Namespace) -> int:
+    from runstate_server.settings import describe, load
+
+    for item in describe(load()):
+        bound = f"  [{item.bound}]" if item.bound else ""
+        print(f"{item.name}={item.value}{bound}\n    {item.meaning} Default: {item.default or 'unset'}.")
+    return 0
+
+
+def _operate(options: argparse.Namespace) -> int:
+    """One verb of `space` or `key`, straight on the database of RUNSTATE_DATABASE_URL."""
+    from runstate_server.foundation import logs
+    from runstate_server.foundation.errors import Refusal
+    from runstate_server.operate import operate
+    from runstate_server.settings import load
+
+    settings = load()
+    logs.configure(settings.log_format, "warning")
+    try:
+        for line in asyncio.run(operate(settings, options)):
+            print(line)
+    except Refusal as refusal:
+        _fail(refusal.message)
+    except OSError as error:
+        _fail(str(error))
+    return 0
+
+
 def _dev(options: argparse.Namespace) -> int:
     from runstate_server import migrator
     from runstate_server.embedded import EmbeddedPostgres, default_data_dir
@@ -203,11 +271,13 @@ def _dev(options: argparse.Namespace) -> int:
 
 def _dev_key(folder: Path) -> str:
     """The key of this data folder, made at the first start, readable by its owner alone."""
+    from runstate_server.foundation import ids
+
     path = folder / _KEY_FILE
     try:
         return path.read_text("utf-8").strip()
     except FileNotFoundError:
-        key = "rs_" + secrets.token_urlsafe(30)
+        key = ids.new_api_key()
         partial = path.with_suffix(".new")
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()

@@ -29,6 +29,13 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
+def new_api_key() -> str:
+    """A fresh API key: a fixed prefix that secret scanners know, 160 random bits, and six digits of a
+    checksum."""
+    secret = secrets.token_hex(20)
+    return f"rs_{secret}{hashlib.sha256(secret.encode()).hexdigest()[:6]}"
+
+
 def key_hash(api_key: str) -> bytes:
     """What is stored of an API key. Its 128 random bits and more need no slow hash."""
     return hashlib.sha256(api_key.encode()).digest()

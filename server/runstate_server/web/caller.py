@@ -86,11 +86,7 @@ class KeyRing:
         return await self._key(authorization)
 
     async def _key(self, authorization: str | None) -> KnownKey:
-        scheme, _, secret = (authorization or "").partition(" ")
-        secret = secret.strip()
-        if scheme.lower() != "bearer" or not secret:
-            raise Refusal(Code.UNAUTHENTICATED, "send the API key as: Authorization: Bearer <key>")
-        digest = ids.key_hash(secret)
+        digest = ids.key_hash(bearer(authorization))
         found = self._known.get(digest)
         if found is not None and found[0] > time.monotonic():
             return found[1]
@@ -115,6 +111,15 @@ class KeyRing:
             self._known.clear()
         self._known[digest] = (asked_at + trust_s, key)
         return key
+
+
+def bearer(authorization: str | None) -> str:
+    """The secret of an Authorization header. Refuses: UNAUTHENTICATED."""
+    scheme, _, secret = (authorization or "").partition(" ")
+    secret = secret.strip()
+    if scheme.lower() != "bearer" or not secret:
+        raise Refusal(Code.UNAUTHENTICATED, "send the key as: Authorization: Bearer <key>")
+    return secret
 
 
 def known_key(facts: dict[str, Any]) -> KnownKey:

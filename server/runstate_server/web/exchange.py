@@ -116,18 +116,27 @@ class RoomRoute(APIRoute):
     """A route of a room. Its `openapi_extra`, made by `needs`, names its permissions and the size of its
     body."""
 
+    def authorizer(self) -> Callable[[Request], None]:
+        """The check of who calls, made before anything else of the request is looked at."""
+        permissions = [Permission(p) for p in (self.openapi_extra or {})[PERMISSION]]
+
+        def check(request: Request) -> None:
+            request.scope["runstate.caller"].need(*permissions)
+
+        return check
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Permission, query, body and idempotency key, then FastAPI's own handler."""
         handler = super().get_route_handler()
         extra = self.openapi_extra or {}
-        permissions = [Permission(p) for p in extra[PERMISSION]]
+        authorize = self.authorizer()
         bytes_max = extra.get(BODY_BYTES, bounds.body_bytes_max)
         params = frozenset(p.alias for p in self.dependant.query_params)
         field = self.body_field
         model: Any = field.field_info.annotation if field is not None else None
 
         async def handle(request: Request) -> Response:
-            request.scope["runstate.caller"].need(*permissions)
+            authorize(request)
             _check_query(request, params)
             if request.method == "GET":
                 return await handler(request)

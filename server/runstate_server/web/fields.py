@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from runstate_server.foundation import bounds
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_SPACE_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{bounds.space_id_chars_max}}}")
 _INSTANT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -56,6 +57,18 @@ def _query_integer(value: Any) -> Any:
     return value
 
 
+def is_space_id(text: str) -> bool:
+    """Whether this can be the id of a space."""
+    return _SPACE_ID.fullmatch(text) is not None
+
+
+def _space_id(value: str) -> str:
+    if not is_space_id(value):
+        raise ValueError("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")
+    return value
+
+
+SpaceId = Annotated[str, AfterValidator(_space_id)]
 Name = Annotated[str, Field(min_length=1, max_length=bounds.name_chars_max), AfterValidator(_no_nul)]
 Key = Annotated[str, Field(min_length=1, max_length=bounds.key_chars_max), AfterValidator(_no_nul)]
 Holder = Annotated[str, Field(min_length=1, max_length=bounds.holder_chars_max), AfterValidator(_no_nul)]

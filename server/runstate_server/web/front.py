@@ -12,11 +12,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.foundation.logs import request_id
-from runstate_server.web import replies
+from runstate_server.web import admin, replies
 from runstate_server.web.caller import KeyRing
 from runstate_server.web.longpoll import ClientGone
 
 _SPACES: Final = "/v1/spaces/"
+_ADMIN: Final = "/v1/admin/"
 _FINDINGS_MAX: Final = 5
 _GONE: Final = 499  # what the log and the counts say when the caller hung up
 log = logging.getLogger("runstate.access")
@@ -56,9 +57,10 @@ class Traffic:
 class Front:
     """Wraps the app. Routes see the raw path, so that a key or name in it may contain `/`."""
 
-    def __init__(self, app: ASGIApp, *, keys: KeyRing, traffic: Traffic) -> None:
+    def __init__(self, app: ASGIApp, *, keys: KeyRing, admin_token: str | None, traffic: Traffic) -> None:
         self.app = app
         self._keys = keys
+        self._admin_token = admin_token
         self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,9 +99,12 @@ class Front:
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The key check of every /v1 call, before anything else is looked at."""
         path: str = scope["path"]
-        if path.startswith("/v1/") and not path.startswith("/v1/admin/"):
+        if path.startswith("/v1/"):
             authorization = _header(scope, b"authorization")
-            if path.startswith(_SPACES):
+            if path.startswith(_ADMIN):
+                who = await admin.identify(self._keys, self._admin_token, authorization)
+                scope["runstate.administrator"] = who
+            elif path.startswith(_SPACES):
                 space_id = path.removeprefix(_SPACES).partition("/")[0]
                 scope["runstate.caller"] = await self._keys.caller(authorization, space_id)
             else:

@@ -44,6 +44,22 @@ def decode_number(cursor: str) -> int:
     raise _foreign()
 
 
+def encode_text(text: str) -> str:
+    """The cursor after the row with this name."""
+    return _packed([text])
+
+
+def decode_text(cursor: str) -> str:
+    """The name a cursor stands after. Refuses as decode."""
+    try:
+        (text,) = _unpacked(cursor)
+        if isinstance(text, str) and "\0" not in text:
+            return text
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise _foreign()
+
+
 def _packed(key: list[Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
 
