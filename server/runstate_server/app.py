@@ -37,6 +37,7 @@ from runstate_server.sweeps.loop import Sequencer, Sweeper
 from runstate_server.sweeps.schedule import sweeps
 from runstate_server.wakeups.bus import Bus
 from runstate_server.web import caller, front, replies
+from runstate_server.web.document import add_document, operation_id
 from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
@@ -223,9 +224,11 @@ def build(service: Service) -> front.Front:
         title="Runstate",
         version=__version__,
         lifespan=lifespan,
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,
+        generate_unique_id_function=operation_id,
     )
     app.exception_handler(Refusal)(_refused)
     app.exception_handler(RequestValidationError)(_invalid)
@@ -234,6 +237,7 @@ def build(service: Service) -> front.Front:
     for room in ROOMS:
         app.include_router(room)
     _add_probes(app, service)
+    add_document(app)
     token = service.settings.admin_token
     return front.Front(
         app,

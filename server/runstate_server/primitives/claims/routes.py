@@ -10,6 +10,7 @@ from runstate_server.foundation.errors import Code
 from runstate_server.kernel.call import Reply
 from runstate_server.primitives.claims import kernel, schemas
 from runstate_server.web import exchange, replies
+from runstate_server.web.bodies import UserJson
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
 from runstate_server.web.fields import Id
@@ -89,7 +90,7 @@ async def release(key: str, body: schemas.ReleaseIn, x: Exchange = Current) -> R
         x.caller,
         key=exchange.path_text(key, "key", bounds.key_chars_max),
         token=body.token,
-        observation=body.observation.text if body.observation is not None else None,
+        observation=body.observation.text if body.observation != UserJson() else None,
         idempotency=x.idempotency,
     )
     return replies.answer(reply)

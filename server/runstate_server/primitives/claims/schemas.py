@@ -50,10 +50,10 @@ class RenewIn(Body):
 
 
 class ReleaseIn(Body):
-    """observation: any JSON for the next owner to read."""
+    """observation: any JSON for the next owner to read; null or left out keeps the last one."""
 
     token: Token
-    observation: UserJson | None = None
+    observation: UserJson = UserJson()
 
 
 class AcquireOut(View):
