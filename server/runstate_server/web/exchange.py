@@ -149,6 +149,10 @@ def needs(permission: Permission) -> dict[str, Any]:
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode("utf-8")
+    except UnicodeDecodeError:
+        bodies.invalid("the query is not UTF-8")  # else two keys could be read as one
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in known:

@@ -127,3 +127,10 @@ def test_an_end_of_a_lease_is_cut_to_milliseconds_never_rounded_up(api, once, da
     sql = "SELECT expires_at FROM runstate.once WHERE scope_id = $1::text::uuid"
     stored = database.fetchval(database_url, sql, once.scope)
     assert timedelta() <= stored - datetime.fromisoformat(shown) < timedelta(milliseconds=1)
+
+
+def test_a_query_that_is_not_utf_8_is_refused_not_read_as_another_key(api, once):
+    held(api, Once(once.scope, "\ufffd"))
+    for key in ("%FF", "%ED%A0%80", "%C3"):
+        response = api.get(f"/once?scopeId={once.scope}&key={key}")
+        assert "UTF-8" in refused(response, "VALIDATION_FAILED")
