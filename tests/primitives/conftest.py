@@ -1,16 +1,13 @@
 """What the races of rooms need: many callers at once, and a replica whose calls wait long for a lock."""
 
-import asyncio
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.support import database, spaces
-from tests.support.builders import Call
+from tests.support import builders, database, spaces
 from tests.support.processes import Replica
 from tests.support.spaces import Space
 
@@ -19,11 +16,10 @@ LOCK_TIMEOUT_S = 9
 
 @pytest.fixture
 def storm(both_apis):
-    """Send all calls at the same time, by turns to one replica and the other; returns the responses."""
+    """Send many calls at once over two replicas; returns the responses."""
 
-    async def send(calls: Sequence[Call], key: str | None = None) -> list[Any]:
-        turns = zip(calls, itertools.cycle(both_apis), strict=False)
-        return await asyncio.gather(*(call.send(client, key) for call, client in turns))
+    async def send(calls):
+        return await builders.at_once(both_apis, calls)
 
     return send
 

@@ -1,5 +1,8 @@
 """Requests as values, and what every answer of the server must look like."""
 
+import asyncio
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -51,6 +54,12 @@ class Once:
     @property
     def _named(self) -> dict[str, Any]:
         return {"scopeId": self.scope, "key": self.key}
+
+
+async def at_once(clients: Sequence[Any], calls: Sequence[Call], key: str | None = None) -> list[Any]:
+    """Send all calls at once, by turns through these async clients; returns the responses in order."""
+    turns = zip(calls, itertools.cycle(clients), strict=False)
+    return await asyncio.gather(*(call.send(client, key) for call, client in turns))
 
 
 def scope(client: httpx.Client, **body: Any) -> str:

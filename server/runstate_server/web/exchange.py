@@ -160,6 +160,10 @@ def needs(*permissions: Permission, body_bytes_max: int = bounds.body_bytes_max)
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode("utf-8")
+    except UnicodeDecodeError:
+        bodies.invalid("the query is not UTF-8")  # else two keys could be read as one
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in known:

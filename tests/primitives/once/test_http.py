@@ -1,9 +1,11 @@
 """The wire of once: statuses, exact members, texts."""
 
 import re
+from datetime import datetime, timedelta
 
 import pytest
 
+from tests.support import database
 from tests.support.builders import Call, Once, held, ok, refused, scope
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -118,3 +120,17 @@ def test_a_get_without_wait_answers_a_held_key_at_once(api, once):
 def test_a_get_names_what_it_lacks(api, once):
     assert "'key'" in refused(api.get("/once", params={"scopeId": once.scope}), "VALIDATION_FAILED")
     assert "'scopeId'" in refused(api.get("/once", params={"key": "k"}), "VALIDATION_FAILED")
+
+
+def test_an_end_of_a_lease_is_cut_to_milliseconds_never_rounded_up(api, once, database_url):
+    shown = ok(once.acquire(lease_s=1.0005).send(api))["leaseExpiresAt"]
+    sql = "SELECT expires_at FROM runstate.once WHERE scope_id = $1::text::uuid"
+    stored = database.fetchval(database_url, sql, once.scope)
+    assert timedelta() <= stored - datetime.fromisoformat(shown) < timedelta(milliseconds=1)
+
+
+def test_a_query_that_is_not_utf_8_is_refused_not_read_as_another_key(api, once):
+    held(api, Once(once.scope, "\ufffd"))
+    for key in ("%FF", "%ED%A0%80", "%C3"):
+        response = api.get(f"/once?scopeId={once.scope}&key={key}")
+        assert "UTF-8" in refused(response, "VALIDATION_FAILED")
