@@ -1,7 +1,8 @@
-"""Runstate: do work once, across processes, threads and restarts. See `once`, and `Runstate` for
+"""Runstate: do work once, across processes, threads and restarts. See `once` and `queue`, and `Runstate` for
 everything else."""
 
 from runstate._config import Config, resolve_config
+from runstate._flags import ThreadSafeEvent
 from runstate._units import decimal_to_minor, minor_to_decimal
 from runstate.blocking import Runstate
 from runstate.client import AsyncRunstate
@@ -10,15 +11,19 @@ from runstate.decorators.defaults import (
     achild,
     afinish,
     arun_id,
+    aserve,
     astop,
     child,
     configure,
     finish,
     once,
+    queue,
     run,
     run_id,
+    serve,
     stop,
 )
+from runstate.decorators.queue import Job, Queue
 from runstate.errors import (
     AuthenticationError,
     BudgetExceededError,
@@ -38,19 +43,39 @@ from runstate.errors import (
     WaitTimeoutError,
     map_error,
 )
+from runstate.handles.claims import ClaimLease, ClaimRef
+from runstate.handles.mailboxes import MailboxesAdminAPI, MailboxRef
+from runstate.handles.messages import Delivery
+from runstate.handles.scopes import ScopeHandle, ScopesAPI
+from runstate.handles.tasks import (
+    AdmittedWork,
+    BudgetRequirement,
+    TaskRequirements,
+    TaskTicket,
+    UnitsRequirement,
+)
 from runstate.run import RunContext, Signal, context
 
 __all__ = [
+    "AdmittedWork",
     "AsyncRunstate",
     "AuthenticationError",
     "BudgetExceededError",
+    "BudgetRequirement",
+    "ClaimLease",
+    "ClaimRef",
     "Config",
     "ConfigError",
     "ConflictError",
     "CursorExpiredError",
+    "Delivery",
+    "Job",
     "LeaseLostError",
+    "MailboxRef",
+    "MailboxesAdminAPI",
     "NotFoundError",
     "OnceFailedError",
+    "Queue",
     "RateLimitError",
     "ResultTooLargeError",
     "Run",
@@ -58,14 +83,21 @@ __all__ = [
     "Runstate",
     "RunstateError",
     "ScopeCancelledError",
+    "ScopeHandle",
+    "ScopesAPI",
     "Signal",
     "StoppedError",
     "TaskFailedError",
+    "TaskRequirements",
+    "TaskTicket",
+    "ThreadSafeEvent",
     "UnavailableError",
+    "UnitsRequirement",
     "WaitTimeoutError",
     "achild",
     "afinish",
     "arun_id",
+    "aserve",
     "astop",
     "child",
     "configure",
@@ -75,8 +107,10 @@ __all__ = [
     "map_error",
     "minor_to_decimal",
     "once",
+    "queue",
     "resolve_config",
     "run",
     "run_id",
+    "serve",
     "stop",
 ]

@@ -21,6 +21,7 @@ _INTERVAL_S_MIN = 1.0
 _JITTER = 0.1
 _MARGIN = 0.02  # of the lease: for clocks that do not run at the same speed
 _MARGIN_S_MAX = 0.5
+_UNPROVEN = 1 / 3  # of the lease: how old its grant may be without a renewal to prove it
 _ATTEMPT_S_MIN = 0.2
 _ATTEMPT_S_MAX = 10.0
 
@@ -34,6 +35,28 @@ def interval_s(lease_s: float) -> float:
 def trusted_s(lease_s: float) -> float:
     """Seconds after sending the request for which the lease it got is trusted."""
     return lease_s - min(lease_s * _MARGIN, _MARGIN_S_MAX)
+
+
+async def granted_at(renew: Renew, *, lease_s: float, asked_at: float) -> float:
+    """Since when a lease that has just been received may be trusted, on the monotonic clock: since it was
+    asked for; or, when the answer took long, in a long poll or because this process stood still, since a
+    renewal made now, so that nothing is begun under a lease that has lapsed on its way. Raises what the
+    renewal is refused with."""
+    if time.monotonic() - asked_at <= lease_s * _UNPROVEN:
+        return asked_at
+    ends_at = time.monotonic() + lease_s
+    failures = 0
+    while True:
+        sent_at = time.monotonic()
+        try:
+            await renew(min(_ATTEMPT_S_MAX, lease_s))
+        except RunstateError as error:
+            if not _retry.is_transient(error) or time.monotonic() > ends_at:
+                raise
+            failures += 1
+        else:
+            return sent_at
+        await asyncio.sleep(_retry.attempt_pause_s(failures))
 
 
 class Heartbeat:
@@ -72,6 +95,11 @@ class Heartbeat:
         SDK's own loop only."""
         self._due.set()
 
+    def extended(self, lease_s: float, sent_at: float) -> None:
+        """Somebody else has renewed the lease, by a request sent at `sent_at`; from any thread."""
+        until = sent_at + trusted_s(lease_s)
+        shared.soon(lambda: self._extend(until))
+
     def stop(self) -> None:
         """Renews no more, from any thread; the lease lapses unless it is released."""
         self._stopped = True
@@ -102,10 +130,13 @@ class Heartbeat:
             except Exception as error:  # noqa: BLE001 - a lease that cannot be renewed is lost, however that came
                 return self._lose(LeaseLostError(f"{self._what} cannot be renewed: {error!r}"))
             else:
-                self._trusted_until = max(self._trusted_until, sent_at + trusted_s(self._lease_s))
+                self._extend(sent_at + trusted_s(self._lease_s))
                 return None
             left_s = self._trusted_until - time.monotonic()
             await asyncio.sleep(max(0.0, min(_retry.attempt_pause_s(failures), left_s)))
+
+    def _extend(self, until: float) -> None:
+        self._trusted_until = max(self._trusted_until, until)
 
     def _lose(self, reason: RunstateError) -> None:
         if self._lost is None and not self._stopped:

@@ -53,6 +53,12 @@ def compact_json(value: Any, what: str) -> str:
     return text
 
 
+def as_recorded(value: Any, what: str) -> Any:
+    """`value` as everybody else will get it: its owner's own object may hold tuples, or be changed later.
+    Refuses as `compact_json`."""
+    return json.loads(compact_json(value, what))
+
+
 class Signature:
     """How calls of one function become argument lists, whichever way the arguments are passed."""
 

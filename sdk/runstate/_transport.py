@@ -103,6 +103,7 @@ class Space:
     def __init__(self, transport: Transport, space_id: str) -> None:
         self.transport = transport
         self.space_id = space_id
+        self.ids: dict[tuple[str, str], str] = {}  # of (room, name), as looked up: they never change
 
     def holder(self) -> dict[str, str]:
         """The two fields of a request that say who will hold the lease."""
@@ -120,10 +121,10 @@ class Space:
         retries: int | None = None,
     ) -> Any:
         """The decoded answer, None for 204. `path` is given in segments and encoded here; fields of `body`
-        and `query` that are None are left out. `wait_ms` is sent as waitMs of a GET and added to the deadline
-        of each attempt (`attempt_ms`, else the client's own). Raises what the server refused, or
-        UnavailableError with status 0 when no attempt got a usable answer: the call may have been carried
-        out all the same."""
+        and `query` that are None are left out. `wait_ms` is sent as waitMs of a GET (in a POST it stands in
+        the body) and added to the deadline of each attempt (`attempt_ms`, else the client's own). Raises what
+        the server refused, or UnavailableError with status 0 when no attempt got a usable answer: the call
+        may have been carried out all the same."""
         config = self.transport.config
         url = self._url(path)
         headers = {} if method == "GET" else {"idempotency-key": idempotency_key or new_idempotency_key()}
@@ -133,8 +134,10 @@ class Space:
         started = time.monotonic()
         failures = 0
         while True:
-            # A repeated GET waits for what is left; a repeated POST must be the same to the byte.
-            left_ms = max(0, wait_ms - round((time.monotonic() - started) * 1000)) if failures else wait_ms
+            # A repeated GET waits for what is left; a repeated POST must be the same to the byte, and waits
+            # as long again.
+            again = failures and method == "GET"
+            left_ms = max(0, wait_ms - round((time.monotonic() - started) * 1000)) if again else wait_ms
             budget_ms = (config.request_timeout_ms if attempt_ms is None else attempt_ms) + left_ms
             request = self.transport.client().build_request(
                 method,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from runstate import handles
 from runstate._background import BackgroundLoop
+from runstate._flags import ThreadSafeEvent
 from runstate.client import AsyncRunstate
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class Runstate(Face):
             self, self._loop.stop
         ).atexit = False  # dropped without close(); exit has its own way
         self._owner = True
+
+    def new_event(self) -> ThreadSafeEvent:
+        """A stop flag for `consume(stop_event=...)`, to be set by any thread or signal handler."""
+        return ThreadSafeEvent()
 
     def close(self) -> None:
         """Closes the connections and ends the thread. Calls under way get UnavailableError, later ones

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from runstate._config import check_space_id, resolve_config
 from runstate._transport import Space, Transport
+from runstate.handles.mailboxes import MailboxesAdminAPI
 from runstate.handles.scopes import ScopeHandle, ScopesAPI
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class AsyncRunstate:
         self._owner = owner
         self.space_id = space.space_id
         self.scopes = ScopesAPI(space)
+        self.mailboxes = MailboxesAdminAPI(space)
 
 
 def space_of(client: AsyncRunstate) -> Space:

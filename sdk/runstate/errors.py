@@ -143,7 +143,8 @@ class OnceFailedError(RunstateError):
 
 
 class TaskFailedError(RunstateError):
-    """The job `job_id` has ended without a result; the message says why, `reason` in the server's words."""
+    """The job `job_id` has ended without a result. `reason` is the last error of its handler, or what else
+    ended it: `lease_expired`, `cancelled` or the reason given there; the message says the same."""
 
     code = "TASK_FAILED"
 

@@ -16,6 +16,8 @@ from runstate._config import (
 )
 from runstate._units import duration_s
 from runstate.decorators.once import OnceRun, once_in
+from runstate.decorators.queue import NamedQueue, defined, queue_in
+from runstate.decorators.serve import Queues, ServeRun
 from runstate.errors import ConfigError
 from runstate.run import Account
 
@@ -23,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun):
+class Run(OnceRun, ServeRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -103,6 +105,51 @@ def once(
     this process was cut off, LeaseLostError is raised and nothing is recorded. The result must be JSON of
     at most 65,536 bytes."""
     return once_in(default_run, function, name=name, key=key, attempts=attempts, lease=lease)
+
+
+def queue(
+    name: str,
+    *,
+    attempts: int = 5,
+    lease: float | str = 30,
+    concurrency: int = 1,
+    key: Callable[[Any], str] | None = None,
+) -> NamedQueue:
+    """Decorates a function of one argument, plain or async: calls of it become jobs that workers run, see
+    `serve`, and everybody who passes the same input in a run gets the one result of the one job. Without a
+    function to decorate it is for producers: `queue("research").send(...)`.
+
+    The job's key is `<name>:<hash of the input>`, or `<name>:<key(input)>`. When the handler raises, the job
+    is tried again after a while, until `attempts` have failed: TaskFailedError for its callers then. The
+    lease (seconds, or "60s") is renewed while the handler runs; when a worker dies, it is how long the job
+    waits for the next one. A worker runs `concurrency` jobs of the queue at once. Input and result must be
+    JSON of at most 65,536 bytes."""
+    return queue_in(
+        default_run,
+        defined,
+        name,
+        attempts=attempts,
+        lease=lease,
+        concurrency=concurrency,
+        key=key,
+    )
+
+
+def serve(concurrency: int | None = None, queues: Queues | None = None, signal: Any = None) -> None:
+    """Works off every queue defined in this process, or those that `queues` names: takes their jobs in the
+    run and in what is below it, `concurrency` at once over all queues (each queue has its own bound besides),
+    and records what the handlers return.
+
+    Until the run ends, `signal` (a ThreadSafeEvent, or another flag with is_set()) is set, or the process
+    gets SIGTERM or SIGINT. Then no new job is taken; handlers have 30 s; unfinished jobs are handed back
+    without costing an attempt. A second SIGINT ends it at once. A server that is away is waited for. Raises
+    AuthenticationError, ConfigError and NotFoundError, and SystemExit or KeyboardInterrupt of a handler."""
+    default_run().serve(concurrency, queues, signal)
+
+
+async def aserve(concurrency: int | None = None, queues: Queues | None = None, signal: Any = None) -> None:
+    """As `serve`; async handlers run on this loop."""
+    await default_run().aserve(concurrency, queues, signal)
 
 
 def run_id() -> str:

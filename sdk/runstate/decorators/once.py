@@ -8,7 +8,6 @@ when the lease lapses the next caller tries with the same number of attempts lef
 import asyncio
 import functools
 import inspect
-import json
 import time
 import weakref
 from collections.abc import Awaitable, Callable
@@ -20,8 +19,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from runstate import _retry
 from runstate._background import shared
 from runstate._config import check_name
+from runstate._crew import error_text, is_async
 from runstate._heartbeat import Heartbeat
-from runstate._keys import Signature, compact_json, hash_key
+from runstate._keys import Signature, as_recorded, hash_key
 from runstate._transport import new_idempotency_key
 from runstate._units import duration_s
 from runstate.client import space_of
@@ -41,7 +41,6 @@ Answer = dict[str, Any]
 _ATTEMPTS_MAX = 100
 _LEASE_S_MIN, _LEASE_S_MAX = 1, 3600
 _KEY_CHARS_MAX = 255
-_ERROR_CHARS_MAX = 2_000
 _POLL_MS = 25_000  # the server allows 30 s; load balancers often cut at 30 s
 _WATCH_AFTER_S = 1.0  # short work is over by then and costs no extra request
 _POLL_S_MIN = 0.5  # a poll that comes back unchanged sooner than this was not held: ask slowly
@@ -102,7 +101,7 @@ def once_in(
     def decorate(function: Any) -> Callable[..., Any]:
         checked = _checked(function)
         plan = _Plan(run, checked, Signature(checked), name or _name_of(checked), key, attempts, lease_s)
-        return _async_face(plan) if _is_async(checked) else _plain_face(plan)
+        return _async_face(plan) if is_async(checked) else _plain_face(plan)
 
     return decorate if function is None else decorate(function)
 
@@ -116,7 +115,7 @@ def _plain_face(plan: "_Plan") -> Callable[..., Any]:
             return found.result
         with found as work:
             try:
-                result = _as_recorded(plan.function(*args, **kwargs))
+                result = as_recorded(plan.function(*args, **kwargs), "the result")
             except Exception as error:
                 refusal = shared.run(work.failed(error))
                 if refusal is None:
@@ -136,7 +135,7 @@ def _async_face(plan: "_Plan") -> Callable[..., Any]:
             return found.result
         with found as work:
             try:
-                result = _as_recorded(await plan.function(*args, **kwargs))
+                result = as_recorded(await plan.function(*args, **kwargs), "the result")
             except Exception as error:
                 refusal = await shared.arun(work.failed(error))
                 if refusal is None:
@@ -276,7 +275,7 @@ class _Work:
         """Records the failure. What to raise instead of `error`, chained from it: OnceFailedError when
         this was the last attempt, LeaseLostError or StoppedError when it does not count; None for `error`
         itself."""
-        text, key = _error_text(error), new_idempotency_key()
+        text, key = error_text(error), new_idempotency_key()
         try:
             self._context.signal.raise_if_set()
             answer = await _patiently(
@@ -347,20 +346,6 @@ async def _watch(ref: OnceRef, heartbeat: Heartbeat) -> None:
             await asyncio.sleep(_WATCH_AFTER_S)
 
 
-def _as_recorded(result: Any) -> Any:
-    # What everybody else will get: the owner's own object may hold tuples, or be changed later.
-    return json.loads(compact_json(result, "the result"))
-
-
-def _error_text(error: Exception) -> str:
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be written
-        message = "(no message)"
-    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    return text[:_ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
-
-
 def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
@@ -374,12 +359,6 @@ def _checked(function: Any) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{function.__name__} is a generator: it has no one result to record")
     return cast("Callable[..., Any]", function)
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - asked what kind it is, not whether it exists
-    )
 
 
 _inside: ContextVar[tuple[_Work, ...]] = ContextVar("runstate_once_inside", default=())

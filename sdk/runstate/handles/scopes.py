@@ -5,6 +5,9 @@ from typing import Any
 
 from runstate._transport import Space
 from runstate.errors import ConfigError
+from runstate.handles.claims import ClaimRef
+from runstate.handles.mailboxes import MailboxRef
+from runstate.handles.tasks import TaskTicket
 
 
 class ScopeHandle:
@@ -28,6 +31,22 @@ class ScopeHandle:
         return await create_scope(
             self._space, name=name, parent_id=self.id, deadline=deadline, child_limit=child_limit
         )
+
+    def claim(self, key: str) -> ClaimRef:
+        """A key of this scope, to be owned. Local."""
+        return ClaimRef(self._space, self.id, key)
+
+    def mailbox(self, name: str) -> MailboxRef:
+        """The mailbox of that name, as this scope uses it. Local; the name is looked up at the first use."""
+        return MailboxRef(self._space, self.id, name=name)
+
+    def mailbox_by_id(self, mailbox_id: str) -> MailboxRef:
+        """As `mailbox`, where the id is known."""
+        return MailboxRef(self._space, self.id, mailbox_id=mailbox_id)
+
+    def task(self, task_id: str) -> TaskTicket:
+        """A task whose id is known. Local."""
+        return TaskTicket(self._space, task_id)
 
     async def cancel(self) -> dict[str, Any]:
         """Cancels the scope and all below it. Repeating is a no-op; a completed one is ConflictError."""
