@@ -1,0 +1,65 @@
+"""Workers in threads of the test: `with working(run): ...` serves until the block is left."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import runstate
+from runstate import ThreadSafeEvent
+
+JOIN_S_MAX = 60
+
+
+class Call:
+    """A call in a thread; `outcome` is what it returned or raised."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def outcome(self) -> Any:
+        self._thread.join(JOIN_S_MAX)
+        assert not self.alive, "the call has not returned"
+        return self._error if self._error is not None else self._result
+
+    @property
+    def result(self) -> Any:
+        found = self.outcome
+        if self._error is not None:
+            raise self._error
+        return found
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        try:
+            self._result = call()
+        except BaseException as error:
+            self._error = error
+
+
+class Ran(list):
+    """A handler under test that remembers its inputs."""
+
+    def __call__(self, given: Any) -> Any:
+        self.append(given)
+        return {"got": given}
+
+
+@contextlib.contextmanager
+def working(run: runstate.Run, **how: Any) -> Iterator[Call]:
+    """The run's `serve` in a thread, stopped when the block is left; what it raises fails the test."""
+    stop = ThreadSafeEvent()
+    call = Call(lambda: run.serve(signal=stop, **how))
+    try:
+        yield call
+    finally:
+        stop.set()
+        outcome = call.outcome
+    assert outcome is None, outcome
