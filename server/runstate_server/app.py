@@ -88,6 +88,7 @@ class Service:
             sweeps(retention_days=s.retention_days),
             interval_s=s.sweep_s,
             wake=self._committed,
+            nudge=self.sequencer.nudge,
         )
         engine = db.open_engine(s.database_dsn, named_statements=s.named_statements)
         polls = LongPolls(self.bus, self.drain)

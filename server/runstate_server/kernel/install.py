@@ -23,7 +23,12 @@ def sources(*, test_clock: bool = False) -> list[Path]:
     if test_clock:
         floor = [p.with_name("clock_test.sql") if p.name == "clock.sql" else p for p in floor]
     rooms = [_PACKAGE / "primitives" / room for room in _ROOMS]
-    return floor + [path for room in rooms for path in sorted(room.glob("kernel*.sql"), key=lambda p: p.stem)]
+    due = _PACKAGE / "sweeps" / "due.sql"
+    return (
+        floor
+        + [path for room in rooms for path in sorted(room.glob("kernel*.sql"), key=lambda p: p.stem)]
+        + [due]
+    )
 
 
 @cache

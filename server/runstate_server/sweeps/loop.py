@@ -14,6 +14,7 @@ from runstate_server.sweeps.schedule import Sweep
 log = logging.getLogger("runstate.sweeps")
 _REPLICA_EVERY_S = 5.0
 _FLOOR_KEEPS_S = 60.0
+_STEP = "journal_step"
 
 
 class Steps(Protocol):
@@ -38,11 +39,13 @@ class Sweeper:
         *,
         interval_s: float,
         wake: Callable[[Sequence[str]], None],
+        nudge: Callable[[], None],
     ) -> None:
         self._kernel = kernel
         self._sweeps = sweeps
         self._interval_s = interval_s
         self._wake = wake
+        self._nudge = nudge
         self._task: asyncio.Task[None] | None = None
         self.lag_s: dict[str, float] = {}
         self.swept: dict[str, int] = {s.function: 0 for s in sweeps}
@@ -61,13 +64,26 @@ class Sweeper:
         turn = 0
         due_at = time.monotonic()
         while True:
+            due = await self._due()
+            if _STEP in due:
+                self._nudge()  # events of a replica that died before it numbered them
             for sweep in self._sweeps:
-                if turn % sweep.every == 0:
+                if sweep.function in due if sweep.every is None else turn % sweep.every == 0:
                     self.lag_s[sweep.function] = max(0.0, time.monotonic() - due_at)
                     await self._run(sweep)
             turn += 1
             due_at = max(due_at + self._interval_s, time.monotonic())
             await asyncio.sleep(max(0.0, due_at - time.monotonic()))
+
+    async def _due(self) -> Sequence[str]:
+        """One statement that says what is due: all that an idle replica asks per round."""
+        try:
+            names: Sequence[str] = (await self._kernel.step("sweeps_due"))[0]
+        except Exception as error:
+            if not _passing(error):
+                log.exception("what is due could not be read")
+            return ()
+        return names
 
     async def _run(self, sweep: Sweep) -> None:
         """Steps until one does not fill its batch, at most ten in a row, so that one duty never holds up the
@@ -90,7 +106,7 @@ class Sweeper:
 
 
 class Sequencer:
-    """Numbers committed events: woken by this replica's own commits, else once a second for those of replicas
+    """Numbers committed events: woken by this replica's own commits, and by the sweeper for those of replicas
     that died.
 
     The floor keeps a step flat while dead rows cannot be cleaned away (a long snapshot elsewhere): it trails
@@ -124,7 +140,7 @@ class Sequencer:
     async def _loop(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._dirty.wait(), timeout=1.0)
+                await asyncio.wait_for(self._dirty.wait(), timeout=_FLOOR_KEEPS_S)
             self._dirty.clear()
             try:
                 moved = await self.step()

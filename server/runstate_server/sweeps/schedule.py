@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """`function(batch, *args)` is repeated while it fills its batch, then rests for `every` rounds of the
-    sweep interval. It returns a count, and topics to wake where it ends leases or scopes."""
+    """`function(batch, *args)` is repeated while it fills its batch; it returns a count, and topics to wake
+    where it ends leases or scopes. It runs every `every` rounds of the sweep interval, or, without, in each
+    round in which sweeps_due (due.sql) names it."""
 
     function: str
     batch: int
-    every: int = 1
+    every: int | None = None
     args: tuple[int, ...] = ()
 
 

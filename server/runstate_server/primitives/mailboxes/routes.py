@@ -1,6 +1,6 @@
 """/mailboxes: define queues and find them by name."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
@@ -50,8 +50,13 @@ async def page(
     x: Exchange = Current,
 ) -> Response:
     """All mailboxes, oldest first; in pages when a limit is given."""
-    found = await reads.page(x.floor.engine, x.kernel.schema, x.caller.space_id, cursor=cursor, limit=limit)
-    return replies.plain(found)
+
+    async def read() -> dict[str, Any]:
+        return await reads.page(
+            x.floor.engine, x.kernel.schema, x.caller.space_id, cursor=cursor, limit=limit
+        )
+
+    return replies.plain(await x.kernel.patiently(read))
 
 
 @router.put(

@@ -1,6 +1,6 @@
 """/messages, and what goes through a mailbox: send, recv, settle, redrive, look."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
@@ -29,7 +29,11 @@ _ended = (Code.NOT_FOUND, Code.SCOPE_CANCELLED, Code.DEADLINE_EXCEEDED, Code.IDE
 async def depth(mailbox_id: str, x: Exchange = Current) -> Response:
     """A mailbox with how much of what is in it."""
     mailbox = exchange.known_id(mailbox_id, "mailbox")
-    return replies.plain(await reads.depth(x.floor.engine, x.kernel.schema, x.caller.space_id, mailbox))
+
+    async def read() -> dict[str, Any]:
+        return await reads.depth(x.floor.engine, x.kernel.schema, x.caller.space_id, mailbox)
+
+    return replies.plain(await x.kernel.patiently(read))
 
 
 @router.post(
@@ -73,16 +77,22 @@ async def page(
     x: Exchange = Current,
 ) -> Response:
     """The messages of a mailbox in every state, newest first."""
-    found, before = await reads.page(
-        x.floor.engine,
-        x.kernel.schema,
-        x.caller.space_id,
-        exchange.known_id(mailbox_id, "mailbox"),
-        state=state,
-        scope_id=exchange.known_id(scope_id, "scope") if scope_id is not None else None,
-        before=paging.decode_number(cursor) if cursor is not None else None,
-        limit=limit,
-    )
+    mailbox = exchange.known_id(mailbox_id, "mailbox")
+    scope = exchange.known_id(scope_id, "scope") if scope_id is not None else None
+
+    async def read() -> tuple[list[dict[str, Any]], int | None]:
+        return await reads.page(
+            x.floor.engine,
+            x.kernel.schema,
+            x.caller.space_id,
+            mailbox,
+            state=state,
+            scope_id=scope,
+            before=paging.decode_number(cursor) if cursor is not None else None,
+            limit=limit,
+        )
+
+    found, before = await x.kernel.patiently(read)
     return replies.plain(
         {"messages": found, "nextCursor": paging.encode_number(before) if before is not None else None}
     )

@@ -55,7 +55,11 @@ async def list_spaces(
 ) -> Response:
     """Spaces, by id."""
     floor = request.app.state.floor
-    return replies.plain(await reads.spaces(floor.engine, floor.kernel.schema, cursor=cursor, limit=limit))
+
+    async def read() -> dict[str, Any]:
+        return await reads.spaces(floor.engine, floor.kernel.schema, cursor=cursor, limit=limit)
+
+    return replies.plain(await floor.kernel.patiently(read))
 
 
 @router.patch(
@@ -115,10 +119,12 @@ async def list_keys(
 ) -> Response:
     """The keys of a space, oldest first, never the keys themselves."""
     floor = request.app.state.floor
-    found: dict[str, Any] = await reads.keys(
-        floor.engine, floor.kernel.schema, _space(space_id), cursor=cursor, limit=limit
-    )
-    return replies.plain(found)
+    space = _space(space_id)
+
+    async def read() -> dict[str, Any]:
+        return await reads.keys(floor.engine, floor.kernel.schema, space, cursor=cursor, limit=limit)
+
+    return replies.plain(await floor.kernel.patiently(read))
 
 
 @router.delete(

@@ -1,6 +1,6 @@
 """/tasks: submit, admit, wait for outcomes."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
@@ -114,17 +114,23 @@ async def page(
     x: Exchange = Current,
 ) -> Response:
     """Tasks of the space, newest first."""
-    found, before = await reads.page(
-        x.floor.engine,
-        x.kernel.schema,
-        x.caller.space_id,
-        scope_id=exchange.known_id(scope_id, "scope") if scope_id is not None else None,
-        mailbox_id=exchange.known_id(mailbox_id, "mailbox") if mailbox_id is not None else None,
-        task_key=task_key,
-        state=state,
-        before=paging.decode_number(cursor) if cursor is not None else None,
-        limit=limit,
-    )
+    scope = exchange.known_id(scope_id, "scope") if scope_id is not None else None
+    mailbox = exchange.known_id(mailbox_id, "mailbox") if mailbox_id is not None else None
+
+    async def read() -> tuple[list[tuple[dict[str, Any], str, str | None]], int | None]:
+        return await reads.page(
+            x.floor.engine,
+            x.kernel.schema,
+            x.caller.space_id,
+            scope_id=scope,
+            mailbox_id=mailbox,
+            task_key=task_key,
+            state=state,
+            before=paging.decode_number(cursor) if cursor is not None else None,
+            limit=limit,
+        )
+
+    found, before = await x.kernel.patiently(read)
     tasks = [replies.splice(facts, (given, outcome or "null")) for facts, given, outcome in found]
     after = replies.dumps(paging.encode_number(before)) if before is not None else "null"
     return replies.text(f'{{"tasks":[{",".join(tasks)}],"nextCursor":{after}}}')
