@@ -128,21 +128,26 @@ BEGIN
   RETURN FOUND;
 END $$;
 
+-- The state of a task from the facts of one look at it; p_over: why its scope has ended, p_leased: whether a
+-- lease on it is alive.
+CREATE FUNCTION kernel.task_state_of(p_ended text, p_over text, p_deadline timestamptz, p_leased boolean,
+  p_now timestamptz) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE
+      WHEN p_ended = 'ACKED' THEN 'SUCCEEDED' WHEN p_ended = 'DEAD' THEN 'FAILED' WHEN p_ended IS NOT NULL
+        THEN p_ended
+      WHEN p_over = 'deadline' OR p_deadline <= p_now THEN 'EXPIRED' WHEN p_over IS NOT NULL
+        THEN 'CANCELLED'
+      WHEN p_leased THEN 'RUNNING' ELSE 'QUEUED' END
+$$;
+
 -- A task's state at p_now: its end, else what its scope and deadline say, else RUNNING while a lease is
 -- alive.
 CREATE FUNCTION kernel.task_state(p_space text, p_id uuid, p_now timestamptz)
 RETURNS text LANGUAGE sql VOLATILE AS $$
-  SELECT CASE
-      WHEN m.ended = 'ACKED' THEN 'SUCCEEDED' WHEN m.ended = 'DEAD' THEN 'FAILED' WHEN m.ended IS NOT NULL
-        THEN m.ended
-      WHEN e.reason = 'deadline' OR m.deadline <= p_now THEN 'EXPIRED' WHEN e.reason IS NOT NULL
-        THEN 'CANCELLED'
-      WHEN EXISTS (SELECT 1 FROM runstate.queue_leased l
-                    WHERE l.space_id = p_space AND l.seq = m.seq AND l.expires_at > p_now) THEN 'RUNNING'
-      ELSE 'QUEUED' END
-    FROM runstate.messages m, LATERAL (SELECT kernel.message_scope_end(p_space, m.scope_id,
-      p_now) AS reason) e
-   WHERE m.space_id = p_space AND m.id = p_id
+  SELECT kernel.task_state_of(m.ended, kernel.message_scope_end(p_space, m.scope_id, p_now), m.deadline,
+      EXISTS (SELECT 1 FROM runstate.queue_leased l
+               WHERE l.space_id = p_space AND l.seq = m.seq AND l.expires_at > p_now), p_now)
+    FROM runstate.messages m WHERE m.space_id = p_space AND m.id = p_id
 $$;
 
 -- The view of section 5 of the API; payload 0 is the input, payload 1 the outcome. p_first: the number of the
@@ -165,7 +170,11 @@ LANGUAGE sql VOLATILE AS $$
         kernel.wire_time(m.finished_at))
     FROM runstate.messages m
     JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = m.mailbox_id
-    CROSS JOIN LATERAL (SELECT kernel.task_state(p_space, m.id, p_now) AS state) st
+    -- Not by task_state(): that would look later than the row was read, and find an end without its outcome.
+    CROSS JOIN LATERAL (SELECT kernel.task_state_of(m.ended,
+      kernel.message_scope_end(p_space, m.scope_id, p_now), m.deadline, EXISTS (
+        SELECT 1 FROM runstate.queue_leased l
+         WHERE l.space_id = p_space AND l.seq = m.seq AND l.expires_at > p_now), p_now) AS state) st
     LEFT JOIN LATERAL (
       SELECT l.attempt, l.started_at FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = m.seq
       UNION ALL
