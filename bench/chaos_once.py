@@ -188,8 +188,9 @@ def main() -> int:
 
 def _rage(site: Site, exits: contextlib.ExitStack, seconds: float, seed: int) -> Verdict:
     print(
-        f"seed {seed}; 2 servers, {CALLERS} callers in {LANES} lanes, leases of {LEASE_S:g} s; for {seconds:g} s "
-        f"an owner or a server is killed every {KILL_EVERY_S:g} s, and half way between an owner is paused"
+        f"seed {seed}: 2 servers, {CALLERS} callers in {LANES} lanes, leases of {LEASE_S:g} s.\n"
+        f"For {seconds:g} s an owner or a server is killed every {KILL_EVERY_S:g} s, and half way between "
+        "an owner is paused."
     )
     run_id = site.run_id()
     storm = Storm(site, exits, seed=seed, began_at=time.time())
