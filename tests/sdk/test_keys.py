@@ -1,10 +1,12 @@
 import dataclasses
+import datetime as dt
 import enum
 import functools
 import json
 import math
 from pathlib import Path
 
+import pydantic
 import pytest
 
 from runstate import ConfigError, ResultTooLargeError
@@ -106,9 +108,6 @@ def test_tuples_dataclasses_and_enums_of_json_types_count_as_the_json_they_hold(
 
 
 def test_pydantic_models_count_as_the_json_they_hold():
-    pydantic = pytest.importorskip("pydantic")
-    import datetime as dt
-
     model = pydantic.create_model("Model", day=(dt.date, ...), n=(int, 1))
     assert hash_key("k", [model(day="2026-01-02")]) == hash_key("k", [{"day": "2026-01-02", "n": 1}])
 
