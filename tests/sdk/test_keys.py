@@ -115,11 +115,11 @@ def test_pydantic_models_count_as_the_json_they_hold():
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        (object(), "argument x is a object"),
-        ({1, 2}, "argument x is a set"),
-        (b"bytes", "argument x is a bytes"),
-        (Company, "argument x is a type"),
-        ({"a": [1, {"b": object()}]}, r"argument x\.a\[1\]\.b is a object"),
+        (object(), "argument x is of type object"),
+        ({1, 2}, "argument x is of type set"),
+        (b"bytes", "argument x is of type bytes"),
+        (Company, "argument x is of type type"),
+        ({"a": [1, {"b": object()}]}, r"argument x\.a\[1\]\.b is of type object"),
         ({1: 2}, "argument x has the key 1"),
         (math.nan, "argument x is nan"),
         (math.inf, "argument x is inf"),
@@ -136,7 +136,7 @@ def test_an_argument_that_is_not_json_is_refused_by_name(value, fault):
 def test_a_keyword_only_argument_is_refused_by_its_own_name():
     def f(*, client): ...
 
-    with pytest.raises(ConfigError, match="argument client is a object"):
+    with pytest.raises(ConfigError, match="argument client is of type object"):
         hash_key("k", *Signature(f).arguments((), {"client": object()}))
 
 

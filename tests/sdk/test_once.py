@@ -205,7 +205,7 @@ def test_an_argument_that_is_not_json_is_a_config_error_that_names_it(here):
         raise AssertionError
 
     assert isinstance(outcome(lambda: work(Company("acme"), client=object())), ConfigError)
-    with pytest.raises(ConfigError, match="argument client is a object"):
+    with pytest.raises(ConfigError, match="argument client is of type object"):
         work(Company("acme"), client=object())
     with pytest.raises(ConfigError, match="argument company is an integer"):
         work(2**53 + 1)
@@ -268,5 +268,5 @@ def test_methods_are_keyed_with_their_object(here):
             raise AssertionError
 
     assert Agent().research("acme") == "acme"
-    with pytest.raises(ConfigError, match="argument self is a Agent"):
+    with pytest.raises(ConfigError, match="argument self is of type Agent"):
         Agent().keyless()
