@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from bench.verdict import Counts, Verdict, judge
+from bench.verdict import Counts, Verdict, judge, read
 from tests.support.crowd import Caller, Ear, Telling
 from tests.support.site import Site, leave_on_signals
 
@@ -206,7 +206,7 @@ def _rage(site: Site, exits: contextlib.ExitStack, seconds: float, seed: int) ->
     answered = storm.finish()
     for replica in site.replicas:
         replica.wait_ready()
-    return judge(site, run_id, storm.counts, all_answered=answered)
+    return judge(read(site, run_id, storm.counts.keys), storm.counts, all_answered=answered)
 
 
 def _kills(chance: random.Random, count: int) -> list[str]:
