@@ -3,6 +3,7 @@ the drain."""
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import threading
@@ -31,7 +32,7 @@ from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
 from runstate_server.sweeps.schedule import sweeps
 from runstate_server.wakeups.bus import Bus
-from runstate_server.web import caller, front, replies
+from runstate_server.web import caller, document, front, replies
 from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
@@ -233,6 +234,7 @@ def build(service: Service) -> front.Front:
     for room in ROOMS:
         app.include_router(room)
     _add_probes(app, service)
+    app.openapi = functools.cache(lambda: document.describe(app))  # type: ignore[method-assign]
     return front.Front(app, keys=service.keys, traffic=service.traffic)
 
 

@@ -63,8 +63,8 @@ Id = Annotated[str, Field(max_length=1_000)]
 Token = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_no_nul)]
 Text = Annotated[str, AfterValidator(_cut)]
 LeaseSeconds = Annotated[float, Field(ge=bounds.lease_s_min, le=bounds.lease_s_max, allow_inf_nan=False)]
-WaitMs = Annotated[int, BeforeValidator(_query_integer), Field(ge=0, le=bounds.wait_ms_max)]
-PageLimit = Annotated[int, BeforeValidator(_query_integer), Field(ge=1, le=bounds.page_max)]
+WaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max), BeforeValidator(_query_integer)]
+PageLimit = Annotated[int, Field(ge=1, le=bounds.page_max), BeforeValidator(_query_integer)]
 Instant = Annotated[
     datetime, BeforeValidator(parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
