@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from bench.verdict import Counts, Verdict, judge
+from bench.verdict import Counts, Verdict, judge, read
 from tests.support.crowd import Caller, Ear, Telling
 from tests.support.site import Site, leave_on_signals
 
@@ -188,8 +188,9 @@ def main() -> int:
 
 def _rage(site: Site, exits: contextlib.ExitStack, seconds: float, seed: int) -> Verdict:
     print(
-        f"seed {seed}; 2 servers, {CALLERS} callers in {LANES} lanes, leases of {LEASE_S:g} s; for {seconds:g} s "
-        f"an owner or a server is killed every {KILL_EVERY_S:g} s, and half way between an owner is paused"
+        f"seed {seed}: 2 servers, {CALLERS} callers in {LANES} lanes, leases of {LEASE_S:g} s.\n"
+        f"For {seconds:g} s an owner or a server is killed every {KILL_EVERY_S:g} s, and half way between "
+        "an owner is paused."
     )
     run_id = site.run_id()
     storm = Storm(site, exits, seed=seed, began_at=time.time())
@@ -205,7 +206,7 @@ def _rage(site: Site, exits: contextlib.ExitStack, seconds: float, seed: int) ->
     answered = storm.finish()
     for replica in site.replicas:
         replica.wait_ready()
-    return judge(site, run_id, storm.counts, all_answered=answered)
+    return judge(read(site, run_id, storm.counts.keys), storm.counts, all_answered=answered)
 
 
 def _kills(chance: random.Random, count: int) -> list[str]:

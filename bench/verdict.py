@@ -7,9 +7,7 @@ from typing import Any
 from tests.support import database
 from tests.support.site import Event, Site
 
-NUMBERS = (
-    "SELECT count(*) AS count, max(num) AS last, min(num) AS first FROM runstate.journal WHERE space_id = $1"
-)
+NUMBERS = "SELECT num FROM runstate.journal WHERE space_id = $1 ORDER BY num"
 
 
 @dataclass
@@ -39,69 +37,68 @@ class Verdict:
     def text(self) -> str:
         width = max(len(name) for name, _ in self.lines)
         told = [f"{name:<{width}}  {value}" for name, value in self.lines]
-        return "\n".join([*told, "", *(f"WRONG: {what}" for what in self.wrong)]) + (
-            "exactly one recorded result per key, and every caller got it" if self.good else ""
-        )
+        wrong = [f"WRONG: {what}" for what in self.wrong]
+        good = "Exactly one recorded result per key, and every caller got it."
+        return "\n".join([*told, "", *(wrong or [good])])
 
 
-def judge(site: Site, run_id: str, counts: Counts, *, all_answered: bool) -> Verdict:
-    """Read every key from the server (GET /once), its events from the journal, and compare."""
-    views = {key: site.once(run_id, key) for key in sorted(counts.keys)}
+@dataclass(frozen=True)
+class Record:
+    """What the server has kept: GET /once of every key, the events of keys, the numbers of all events."""
+
+    views: dict[str, dict[str, Any]]
+    events: list[Event]
+    numbers: list[int]
+
+
+def read(site: Site, run_id: str, keys: set[str]) -> Record:
+    """Ask the server for everything, key by key and from the journal's table."""
+    views = {key: site.once(run_id, key) for key in sorted(keys)}
     events = site.once_events()
-    verdict = Verdict()
-    completed = Counter(event.key for event in events if event.type == "once.completed")
+    numbers = [row["num"] for row in database.fetch(site.postgres.url, NUMBERS, site.space.id)]
+    return Record(views, events, numbers)
+
+
+def judge(record: Record, counts: Counts, *, all_answered: bool) -> Verdict:
+    """Compare what the server has kept with what its callers say."""
+    views = record.views
+    completed = Counter(event.key for event in record.events if event.type == "once.completed")
+    acquired = Counter(event.key for event in record.events if event.type == "once.acquired")
     recorded = Counter(completed[key] if views[key]["state"] == "DONE" else 0 for key in views)
-    took_over, acquired = _takeovers(events)
     apart = _disagreements(views, counts.answers)
-    numbers = database.fetch(site.postgres.url, NUMBERS, site.space.id)[0]
-    gapless = (numbers["first"], numbers["last"]) == (1, numbers["count"])
-    verdict.lines = [
-        ("keys asked for", str(len(views))),
-        (
-            "recorded results per key",
-            ", ".join(f"{n} for {many} keys" for n, many in sorted(recorded.items())),
-        ),
-        ("answers to callers", f"{len(counts.answers)}, {apart} of them other than the recorded result"),
-        (
-            "executions",
-            f"{counts.executions} by the callers' word, {acquired} leases granted by the journal's",
-        ),
-        ("takeovers", str(took_over)),
-        ("owners killed, paused", f"{counts.owners_killed}, {counts.owners_paused}"),
-        ("servers killed", str(counts.servers_killed)),
-        ("client-visible errors", _errors(counts)),
-        ("journal", f"{numbers['count']} events, {'1..N without a gap' if gapless else 'NOT 1..N'}"),
-    ]
-    verdict.wrong = _wrong(recorded, apart, all_answered=all_answered, gapless=gapless)
-    if set(completed) - set(views):
-        verdict.wrong.append("there are results of keys that nobody asked for")
-    if counts.executions > acquired:
-        verdict.wrong.append("the function ran more often than leases were granted")
-    return verdict
+    gapless = record.numbers == list(range(1, len(record.numbers) + 1))
+    per_key = ", ".join(f"{results} for {keys} keys" for results, keys in sorted(recorded.items()))
+    ran, granted = counts.executions, acquired.total()
+    return Verdict(
+        lines=[
+            ("keys asked for", str(len(views))),
+            ("recorded results per key", per_key),
+            ("answers to callers", f"{len(counts.answers)}, {apart} of them other than the recorded result"),
+            ("executions", f"{ran} by the callers' word, {granted} leases granted by the journal's"),
+            ("takeovers", str(sum(times - 1 for times in acquired.values()))),  # nothing fails here
+            ("owners killed, paused", f"{counts.owners_killed}, {counts.owners_paused}"),
+            ("servers killed", str(counts.servers_killed)),
+            ("client-visible errors", _errors(counts)),
+            ("journal", f"{len(record.numbers)} events, {'1..N without a gap' if gapless else 'NOT 1..N'}"),
+        ],
+        wrong=[
+            what
+            for what, is_so in {
+                "a key has other than exactly one recorded result": set(recorded) != {1},
+                "callers of one key disagree": apart > 0,
+                "a caller never got its answer": not all_answered,
+                "there are results of keys that nobody asked for": not set(completed) <= set(views),
+                "the function ran more often than leases were granted": ran > granted,
+                "the journal has a gap": not gapless,
+            }.items()
+            if is_so
+        ],
+    )
 
 
 def _errors(counts: Counts) -> str:
     told = ", ".join(f"{many} {error}" for error, many in sorted(counts.errors.items())) or "none"
     return f"{told} ({counts.owners_paused} owners were paused past their lease)"
-
-
-def _wrong(recorded: Counter[int], apart: int, *, all_answered: bool, gapless: bool) -> list[str]:
-    wrong = []
-    if set(recorded) != {1}:
-        wrong.append("a key has other than exactly one recorded result")
-    if apart:
-        wrong.append("callers of one key disagree")
-    if not all_answered:
-        wrong.append("a caller never got its answer")
-    if not gapless:
-        wrong.append("the journal has a gap")
-    return wrong
-
-
-def _takeovers(events: list[Event]) -> tuple[int, int]:
-    """How often a key was acquired anew after a lapse, and how often at all. Nothing fails in this storm."""
-    acquired = Counter(event.key for event in events if event.type == "once.acquired")
-    return sum(times - 1 for times in acquired.values()), acquired.total()
 
 
 def _disagreements(views: dict[str, dict[str, Any]], answers: list[tuple[str, Any]]) -> int:

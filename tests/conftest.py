@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import database, processes, proxy, spaces
+from tests.support import database, patience, processes, proxy, spaces
 from tests.support.clock import Clock
 from tests.support.database import Cluster, Template
+from tests.support.patience import Patient
 from tests.support.processes import Replica
 from tests.support.spaces import Space
 
@@ -151,6 +152,16 @@ def two_replicas(fresh_database: str) -> Iterator[tuple[proxy.RoundRobin, list[R
         proxy.RoundRobin([replica.port for replica in both]) as front,
     ):
         yield front, both
+
+
+@pytest.fixture(scope="session")
+def patient(template: Template, worker_name: str) -> Iterator[Patient]:
+    """As a rule a call that waits 500 ms for a lock gets in line anew. A test of the order in that line needs
+    calls that stay in it, and deadlocks need calls that wait for each other."""
+    with template.clone(f"patient_{worker_name}") as url:
+        database.execute(url, patience.SQL.format(name=database.fetchval(url, "SELECT current_database()")))
+        with Replica(url) as replica:
+            yield Patient(url, replica)
 
 
 @pytest.fixture(scope="session")

@@ -9,18 +9,20 @@ import atexit
 import concurrent.futures
 import contextlib
 import contextvars
+import inspect
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from runstate.errors import ConfigError, UnavailableError
 
 T = TypeVar("T")
 Closer = Callable[[], Coroutine[Any, Any, None]]
 
-_STOP_S_MAX = 2.0
+_STOP_S_MAX = 5.0
 _CLEANUP_S_MAX = 1.0
 
 
@@ -149,13 +151,17 @@ class BackgroundLoop:
             loop.close()
 
     async def _wind_down(self) -> None:
-        ending: set[asyncio.Future[Any]] = set(asyncio.all_tasks())
-        ending.remove(cast("asyncio.Task[Any]", asyncio.current_task()))
-        for task in ending:
-            task.cancel()
-        ending |= {asyncio.ensure_future(close()) for each in self._closers if (close := each())}
-        if ending:
-            await asyncio.wait(ending, timeout=_CLEANUP_S_MAX)
+        until = time.monotonic() + _CLEANUP_S_MAX
+        # Again and again: calls that were on their way when the loop was stopped become tasks only now. One
+        # that has not begun may begin first: anyio forgets the coroutine in a task that is cancelled before.
+        while (left := asyncio.all_tasks() - {asyncio.current_task()}) and time.monotonic() < until:
+            begun = {task for task in left if _has_begun(task)}
+            for task in begun:
+                task.cancel()
+            await (asyncio.wait(begun, timeout=_CLEANUP_S_MAX) if begun else asyncio.sleep(0))
+        closing = [asyncio.ensure_future(close()) for each in self._closers if (close := each())]
+        if closing:
+            await asyncio.wait(closing, timeout=_CLEANUP_S_MAX)
         await asyncio.get_running_loop().shutdown_asyncgens()
 
     def _launch(self, coroutine: Coroutine[Any, Any, T], future: "concurrent.futures.Future[T]") -> None:
@@ -198,6 +204,11 @@ def in_thread(call: Callable[[], T], name: str) -> "concurrent.futures.Future[T]
 
     threading.Thread(target=carry, name=name, daemon=True).start()
     return future
+
+
+def _has_begun(task: "asyncio.Task[Any]") -> bool:
+    coroutine = task.get_coro()
+    return not inspect.iscoroutine(coroutine) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
 
 
 def at_loop_stop(closer: Closer) -> None:

@@ -142,7 +142,7 @@ def _scalar(value: Any, where: str) -> str | int | float | bool | None:
     if isinstance(value, int):
         return int(value)
     if not isinstance(value, float):
-        raise ConfigError(f"{where} is a {type(value).__name__}, which is not a JSON value")
+        raise ConfigError(f"{where} is of type {type(value).__name__}, which JSON does not have")
     if not math.isfinite(value):
         raise ConfigError(f"{where} is {float(value)!r}, which JSON does not have")
     return float(value)

@@ -67,6 +67,8 @@ class Transport:
                     "user-agent": f"runstate-sdk/{VERSION} python/{platform.python_version()}",
                     "accept": "application/json",
                 },
+                # Without TLS there is nothing to verify, and loading certificates takes a while.
+                verify=self.config.base_url.startswith("https:"),
                 # Each attempt has one deadline for all of it, set by `_attempt`. A long poll keeps its
                 # connection while it waits, so a bound on connections would let waiters starve renewals.
                 timeout=None,  # noqa: S113

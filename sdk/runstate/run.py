@@ -156,6 +156,7 @@ class Account:
     def client(self) -> AsyncRunstate:
         """The client; on the shared loop only. Refuses (ConfigError) missing settings."""
         if self._client is None or self._pid != os.getpid():
+            _inherited.append(self._client)
             worker = self._worker or f"{socket.gethostname()}-{os.getpid()}"
             self._client = AsyncRunstate(**self._settings, holder=worker)
             self._pid = os.getpid()
@@ -307,6 +308,11 @@ class RunCore:
             for below in list(self._children):
                 below._remember("has ended with the run above it", code)  # noqa: SLF001 - another of its kind
         return copy(self._ended)
+
+
+_inherited: list[
+    AsyncRunstate | None
+] = []  # clients of the parent process: dropping one would close its sockets
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -187,20 +187,24 @@ async def reason_not_to_serve(settings: Settings) -> str | None:
     return None
 
 
-def drain_on_sigterm(service: Service) -> None:
-    """Begin the drain at the first SIGTERM, before uvicorn hears of it: its own shutdown waits for open
-    polls, and closes the sockets. The second signal goes straight through."""
-    before = signal.getsignal(signal.SIGTERM)
-    loop = asyncio.get_running_loop()
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
+def drain_on_signals(service: Service) -> None:
+    """Begin the drain at the first SIGTERM or SIGINT, before uvicorn hears of it: its own shutdown waits for
+    open polls, and closes the sockets. The second signal goes straight through."""
+    if threading.current_thread() is not threading.main_thread():
         return
+    loop = asyncio.get_running_loop()
+    before = {n: h for n in (signal.SIGTERM, signal.SIGINT) if callable(h := signal.getsignal(n))}
 
     def hook(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
         loop.call_soon_threadsafe(service.drain.event.set)
-        loop.call_soon_threadsafe(loop.call_later, service.settings.drain_grace_s, before, number, frame)
+        loop.call_soon_threadsafe(
+            loop.call_later, service.settings.drain_grace_s, before[signal.Signals(number)], number, frame
+        )
 
-    signal.signal(signal.SIGTERM, hook)
+    for each in before:
+        signal.signal(each, hook)
 
 
 def create_app(settings: Settings | None = None) -> ASGIApp:
@@ -215,7 +219,7 @@ def build(service: Service) -> front.Front:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
         app.state.floor = service.floor
-        drain_on_sigterm(service)
+        drain_on_signals(service)
         try:
             yield
         finally:

@@ -19,6 +19,7 @@ from tests.support.proxy import RoundRobin
 from tests.support.spaces import Space
 
 LOOK_S = 0.05
+ANSWER_S_MAX = 30.0
 UNNUMBERED = "SELECT count(*) FROM runstate.outbox"
 EVENTS = """
 SELECT j.num, j.created_at, j.type, j.aggregate_id, j.payload::json ->> 'holder' AS holder
@@ -86,10 +87,14 @@ class Site:
 
     def answer(self, method: str, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """The answer to a call that may be repeated, since a server that is killed gives none."""
+        ends_at = time.monotonic() + ANSWER_S_MAX
         while True:
-            with contextlib.suppress(httpx.TransportError):
+            try:
                 return dict(self._client.request(method, path, params=params).raise_for_status().json())
-            time.sleep(LOOK_S)
+            except httpx.TransportError:
+                if time.monotonic() > ends_at:
+                    raise
+                time.sleep(LOOK_S)
 
     def run_id(self, name: str = "default") -> str:
         """The run of that name, in which the SDK's callers are by default."""

@@ -103,7 +103,7 @@ def once(
     whose call it was, and the next caller tries again, until `attempts` have failed: OnceFailedError from
     then on. The lease (seconds, or "30s") is renewed while the function runs; when it is lost, because
     this process was cut off, LeaseLostError is raised and nothing is recorded. The result must be JSON of
-    at most 65,536 bytes."""
+    at most 65,536 bytes. A server that is away is waited for; a warning in the log `runstate` says so."""
     return once_in(default_run, function, name=name, key=key, attempts=attempts, lease=lease)
 
 

@@ -6,6 +6,7 @@ A call has two halves on the SDK's shared loop, around the function itself, whic
 when the lease lapses the next caller tries with the same number of attempts left, as after a kill."""
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import time
@@ -251,8 +252,9 @@ class _Work:
         self.over = True
         self._heartbeat.stop()
         if self._tokens is not None:
-            current.reset(self._tokens[0])
-            _inside.reset(self._tokens[1])
+            with contextlib.suppress(ValueError):  # closed from elsewhere, a dropped coroutine for one
+                current.reset(self._tokens[0])
+                _inside.reset(self._tokens[1])
 
     async def done(self, result: Any) -> Any:
         """Records the result and returns it. Once sent, only the server can say whether it counts, so its

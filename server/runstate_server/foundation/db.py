@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql import text
 
@@ -51,6 +53,7 @@ def with_database(dsn: str, name: str) -> str:
 def is_lost(error: BaseException) -> bool:
     """Whether this error means that the connection went away, or could not be had: the outcome may be
     unknown."""
+    error = _driver_error(error)
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_LOST_STATES)
     if isinstance(error, ValueError):
@@ -61,7 +64,15 @@ def is_lost(error: BaseException) -> bool:
 def is_rolled_back(error: BaseException) -> bool:
     """Whether this error is a certain rollback that another try may clear: a deadlock's victim (40P01), a
     serialisation failure (40001), a lock (55P03) or statement (57014) that took too long."""
+    error = _driver_error(error)
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40P01", "40001", "55P03", "57014")
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """What the driver said, from under SQLAlchemy's wrapping; waiting in vain for its pool is a time-out."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return error.orig.__cause__ or error.orig
+    return TimeoutError() if isinstance(error, PoolTimeoutError) else error
 
 
 async def _no_reset(_: Any) -> None:

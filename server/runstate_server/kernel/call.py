@@ -9,9 +9,9 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from runstate_server.foundation import db
 from runstate_server.foundation.errors import Code, Refusal
@@ -61,6 +61,7 @@ class Reply:
 
 
 Woken = Callable[[Sequence[str]], None]
+T = TypeVar("T")
 
 
 class Kernel:
@@ -101,6 +102,23 @@ class Kernel:
             self._committed(())
             return replace(reply, replayed=False)
         return reply
+
+    async def patiently(self, read: Callable[[], Awaitable[T]]) -> T:
+        """The result of a read that is no kernel function (a listing), repeated while the database is away.
+        Refuses: UNAVAILABLE, as call does."""
+        deadline = time.monotonic() + self._outage_wait_s
+        pause = _PAUSE_S[0]
+        while True:
+            try:
+                return await read()
+            except Exception as error:
+                lost = db.is_lost(error)
+                if not lost and not db.is_rolled_back(error):
+                    raise
+                if time.monotonic() + pause > deadline:
+                    raise Refusal(Code.UNAVAILABLE, _away(lost=lost), retry_after_s=1) from error
+            await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  jitter, not secrecy
+            pause = min(pause * 2, _PAUSE_S[1])
 
     async def step(self, function: str, *args: Any) -> Any:
         """One row of a step (sequencer, sweep, tick): no repetition, the next round is the repetition."""

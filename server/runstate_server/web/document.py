@@ -57,7 +57,11 @@ def _assets() -> Path:
 def _document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(
-            title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes
+            title=app.title,
+            version=app.version,
+            description=_DESCRIPTION,
+            routes=app.routes,
+            separate_input_output_schemas=False,
         )
         components = document.setdefault("components", {})
         schemas = components.setdefault("schemas", {})
@@ -70,7 +74,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for path, item in document["paths"].items():
             for method in _METHODS:
                 if method in item:
-                    _complete(path, method, item[method])
+                    _complete(path, method, item[method], schemas)
         app.openapi_schema = json.loads(_MODULE.sub(_room_word, json.dumps(document)))
     return app.openapi_schema
 
@@ -85,12 +89,16 @@ def operation_id(route: APIRoute) -> str:
     return f"{route.tags[0] if route.tags else 'probes'}_{route.name}"
 
 
-def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
+def _complete(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> None:
     """What FastAPI cannot know: our own 400 instead of its 422, the two keys, raw path parameters."""
     operation.get("responses", {}).pop("422", None)
     if not path.startswith("/v1/"):
         return
     operation["security"] = [{"apiKey": []}]
+    if "requestBody" in operation:
+        reference: str = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        required = schemas[reference.rpartition("/")[2]].get("required")
+        operation["requestBody"]["required"] = bool(required)  # an empty body is {} where nothing is required
     parameters = [p for p in operation.get("parameters", ()) if p["in"] != "path"]
     for part in path.split("/"):
         if part.startswith("{"):

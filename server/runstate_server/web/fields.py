@@ -79,8 +79,8 @@ LeaseSeconds = Annotated[float, Field(ge=bounds.lease_s_min, le=bounds.lease_s_m
 DelaySeconds = Annotated[float, Field(ge=0, le=bounds.delay_s_max, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-bounds.priority_max, le=bounds.priority_max)]
 BodyWaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max)]
-WaitMs = Annotated[int, BeforeValidator(_query_integer), Field(ge=0, le=bounds.wait_ms_max)]
-PageLimit = Annotated[int, BeforeValidator(_query_integer), Field(ge=1, le=bounds.page_max)]
+WaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max), BeforeValidator(_query_integer)]
+PageLimit = Annotated[int, Field(ge=1, le=bounds.page_max), BeforeValidator(_query_integer)]
 Instant = Annotated[
     datetime, BeforeValidator(parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]

@@ -90,50 +90,47 @@ async def waits_past_its_lease(api, database_url, clock, late_call):
 
 
 async def test_a_completion_under_way_is_waited_for_by_the_cancel_and_stands(patient):
-    with patient.client() as (_, client):
-        async with client:
-            once, token = await held_async(client)
-            async with races.holding(patient.database_url, ROW, once.scope) as holder:
-                completion = asyncio.create_task(once.complete(token, "in time").send(client))
-                await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
-                cancel = asyncio.create_task(end(once.scope).send(client))
-                await races.until_waiting(patient.database_url, count=2)
-            assert ok(await completion) == {"state": "DONE"}
-            assert ok(await cancel)["state"] == "CANCELLED"
-            assert ok(await once.view().send(client))["result"] == "in time"
+    async with patient.client() as (_, client):
+        once, token = await held_async(client)
+        async with races.holding(patient.database_url, ROW, once.scope) as holder:
+            completion = asyncio.create_task(once.complete(token, "in time").send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            cancel = asyncio.create_task(end(once.scope).send(client))
+            await races.until_waiting(patient.database_url, count=2)
+        assert ok(await completion) == {"state": "DONE"}
+        assert ok(await cancel)["state"] == "CANCELLED"
+        assert ok(await once.view().send(client))["result"] == "in time"
 
 
 async def test_a_completion_that_comes_after_a_cancel_has_begun_is_refused(patient):
-    with patient.client() as (_, client):
-        async with client:
-            once, token = await held_async(client)
-            async with races.holding(patient.database_url, ROW, once.scope) as holder:
-                cancel = asyncio.create_task(end(once.scope).send(client))
-                await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
-                completion = asyncio.create_task(once.complete(token, "too late").send(client))
-                await races.until_waiting(patient.database_url, count=2)
-            assert ok(await cancel)["state"] == "CANCELLED"
-            refused(await completion, "SCOPE_CANCELLED")
-            assert ok(await once.view().send(client)) == {"state": "OPEN", "attempts": 0}
+    async with patient.client() as (_, client):
+        once, token = await held_async(client)
+        async with races.holding(patient.database_url, ROW, once.scope) as holder:
+            cancel = asyncio.create_task(end(once.scope).send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            completion = asyncio.create_task(once.complete(token, "too late").send(client))
+            await races.until_waiting(patient.database_url, count=2)
+        assert ok(await cancel)["state"] == "CANCELLED"
+        refused(await completion, "SCOPE_CANCELLED")
+        assert ok(await once.view().send(client)) == {"state": "OPEN", "attempts": 0}
 
 
 async def test_a_deadline_that_passes_while_a_completion_waits_refuses_it(patient, kernel_schema):
     clock = Clock(patient.database_url)
-    with patient.client() as (_, client):
-        async with client:
-            once, token = await held_async(client, deadline="2999-01-01T00:00:00Z")
-            set_deadline = (
-                "UPDATE runstate.scopes SET deadline = $2, effective_deadline = $2"
-                f" FROM (SELECT {kernel_schema}.kernel_now() + interval '60 s' AS soon) s"
-                " WHERE id = $1::text::uuid"
-            ).replace("$2", "s.soon")
-            database.execute(patient.database_url, set_deadline, once.scope)
-            async with races.holding(patient.database_url, ROW, once.scope) as holder:
-                completion = asyncio.create_task(once.complete(token, "late").send(client))
-                await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
-                clock.shift(61)
-            refused(await completion, "DEADLINE_EXCEEDED")
-            assert ok(await once.view().send(client)) == {"state": "OPEN", "attempts": 0}
+    async with patient.client() as (_, client):
+        once, token = await held_async(client, deadline="2999-01-01T00:00:00Z")
+        set_deadline = (
+            "UPDATE runstate.scopes SET deadline = $2, effective_deadline = $2"
+            f" FROM (SELECT {kernel_schema}.kernel_now() + interval '60 s' AS soon) s"
+            " WHERE id = $1::text::uuid"
+        ).replace("$2", "s.soon")
+        database.execute(patient.database_url, set_deadline, once.scope)
+        async with races.holding(patient.database_url, ROW, once.scope) as holder:
+            completion = asyncio.create_task(once.complete(token, "late").send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            clock.shift(61)
+        refused(await completion, "DEADLINE_EXCEEDED")
+        assert ok(await once.view().send(client)) == {"state": "OPEN", "attempts": 0}
 
 
 async def held_async(client, **body):

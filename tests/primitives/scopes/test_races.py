@@ -80,14 +80,13 @@ async def test_ends_of_siblings_and_their_run_at_once_all_come_through(api, stor
 
 async def test_a_cancel_does_not_wait_for_other_runs(patient, kernel_schema):
     """The gate of one run is no other's."""
-    with patient.client() as (space, client):
-        async with client:
-            one, other = [ok(await client.post("/scopes", json={}), 201)["id"] for _ in range(2)]
-            gate = f"SELECT {kernel_schema}.gate_alone($1, $2::text::uuid)"
-            async with races.holding(patient.database_url, gate, space.id, one) as holder:
-                stuck = asyncio.create_task(end(one).send(client))
-                await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
-                assert ok(await end(other).send(client))["state"] == "CANCELLED"
-                assert ok(await client.get(f"/scopes/{one}"))["effective"] == "ACTIVE"  # reads take no lock
-                assert not stuck.done()
-            assert ok(await stuck)["state"] == "CANCELLED"
+    async with patient.client() as (space, client):
+        one, other = [ok(await client.post("/scopes", json={}), 201)["id"] for _ in range(2)]
+        gate = f"SELECT {kernel_schema}.gate_alone($1, $2::text::uuid)"
+        async with races.holding(patient.database_url, gate, space.id, one) as holder:
+            stuck = asyncio.create_task(end(one).send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            assert ok(await end(other).send(client))["state"] == "CANCELLED"
+            assert ok(await client.get(f"/scopes/{one}"))["effective"] == "ACTIVE"  # reads take no lock
+            assert not stuck.done()
+        assert ok(await stuck)["state"] == "CANCELLED"

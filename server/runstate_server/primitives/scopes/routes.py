@@ -1,6 +1,6 @@
 """/scopes and /runs: make, join, look at and end the units of cancellation."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
@@ -65,17 +65,20 @@ async def page(
     parent = exchange.known_id(parent_id, "scope") if parent_id is not None else None
     if parent is not None:
         replies.answer(await kernel.view(x.kernel, x.caller, scope_id=parent))
-    found = await reads.page(
-        x.floor.engine,
-        x.kernel.schema,
-        x.caller.space_id,
-        parent_id=parent,
-        state=state,
-        name=name,
-        cursor=cursor,
-        limit=limit,
-    )
-    return replies.plain(found)
+
+    async def read() -> dict[str, Any]:
+        return await reads.page(
+            x.floor.engine,
+            x.kernel.schema,
+            x.caller.space_id,
+            parent_id=parent,
+            state=state,
+            name=name,
+            cursor=cursor,
+            limit=limit,
+        )
+
+    return replies.plain(await x.kernel.patiently(read))
 
 
 @router.get(

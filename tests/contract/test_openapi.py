@@ -1,0 +1,122 @@
+"""The OpenAPI document lists every route, and a change of it is a visible diff.
+
+After a change that is meant: SNAPSHOT=write .venv/bin/python -m pytest tests/contract/test_openapi.py
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from runstate_server import app
+from runstate_server.settings import load
+from tests.promises.table import SHAPES
+
+SNAPSHOT = Path(__file__).with_name("openapi.json")
+INSIDE = "/v1/spaces/{space_id}"
+
+
+@pytest.fixture(scope="module")
+def built():
+    """The app, which is built without a database."""
+    return app.build(app.Service(load(database_url="postgresql://nobody@127.0.0.1:1/nothing"))).app
+
+
+@pytest.fixture(scope="module")
+def document(built):
+    return built.openapi()
+
+
+def operations(document):
+    return {
+        (method.upper(), path): operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_every_route_is_in_the_document(built, document):
+    routes = {
+        (method, route.path)
+        for router in app.ROOMS
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods
+    }
+    documented = operations(document).keys()
+    assert routes
+    assert routes <= documented
+    assert documented - routes == {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics")}
+
+
+def test_every_route_is_in_the_table_of_the_promise_suites(document):
+    """What is not in tests/promises/table.py is held to no promise."""
+    inside = {
+        f"{m} {path.removeprefix(INSIDE)}" for m, path in operations(document) if path.startswith(INSIDE)
+    }
+    assert {str(shape).replace("{id}", "{scope_id}") for shape in SHAPES} == inside
+
+
+def test_the_table_knows_every_field_and_parameter(document):
+    found = operations(document)
+    for shape in SHAPES:
+        method, path = str(shape).replace("{id}", "{scope_id}").split()
+        operation = found[method, INSIDE + path]
+        query = {p["name"] for p in operation.get("parameters", []) if p["in"] == "query"}
+        assert query == shape.query.keys(), shape
+        required = {
+            p["name"] for p in operation.get("parameters", []) if p["in"] == "query" and p["required"]
+        }
+        assert required == shape.required_query
+        body = operation.get("requestBody")
+        if body is not None:
+            reference = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            schema = document["components"]["schemas"][reference]
+            assert schema.get("properties", {}).keys() == shape.fields.keys(), shape
+            assert set(schema.get("required", [])) == shape.required, shape
+            assert body["required"] == bool(shape.required), shape
+            assert schema["additionalProperties"] is False
+
+
+def test_every_operation_says_what_it_does_and_how_it_refuses(document):
+    for (method, path), operation in operations(document).items():
+        assert operation.get("description") or operation.get("summary"), path
+        if path.startswith(INSIDE):
+            assert operation["x-permission"] in {"runtime", "observe", "resource_config", "space_admin"}
+            assert operation["responses"].keys() >= {"400", "401", "403", "503"}, (method, path)
+            assert "422" not in operation["responses"], (method, path)  # FastAPI's own; never sent
+            assert operation["security"] == [{"apiKey": []}]
+
+
+def test_every_part_of_the_document_that_is_referred_to_is_there(document):
+    text = json.dumps(document)
+    for reference in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
+        assert reference in document["components"]["schemas"]
+        assert "__" not in reference, "a name that a person can read"
+    assert not re.search(r'"(ge|le|gt|lt)":', text), "bounds by the names that JSON Schema has for them"
+    error = document["components"]["schemas"]["Error"]["properties"]["error"]
+    assert error["$ref"].endswith("/ErrorBody")
+    body = document["components"]["schemas"]["ErrorBody"]["properties"]
+    assert body.keys() == {"code", "message", "requestId"}
+
+
+def test_every_parameter_of_a_path_is_declared(document):
+    for (method, path), operation in operations(document).items():
+        declared = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+        assert declared == set(re.findall(r"\{(\w+)\}", path)), (method, path)
+
+
+def test_every_change_takes_an_idempotency_key(document):
+    for (method, path), operation in operations(document).items():
+        takes = any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", []))
+        assert takes == (method != "GET"), (method, path)
+
+
+def test_the_document_is_the_one_that_was_agreed(document):
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    if os.environ.get("SNAPSHOT") == "write":
+        SNAPSHOT.write_text(text)
+    assert text == SNAPSHOT.read_text(), "the contract has changed; see the head of this file"

@@ -1,0 +1,70 @@
+"""A program as a user types it, for the type checker alone."""
+
+import asyncio
+import datetime as dt
+from typing import Any
+
+from typing_extensions import assert_type
+
+import runstate
+from runstate import AsyncRunstate, Run, RunContext, Signal
+
+
+@runstate.once
+def bare(name: str, depth: int = 1) -> dict[str, int]:
+    return {name: depth}
+
+
+@runstate.once(name="n", key=lambda name: name, attempts=5, lease="60s")
+def with_options(name: str) -> list[str]:
+    return [name]
+
+
+@runstate.once
+async def later(name: str) -> str:
+    return name
+
+
+@runstate.run("other").once
+def elsewhere(n: int) -> int:
+    return n
+
+
+async def asynchronous(rs: AsyncRunstate) -> None:
+    assert_type(await later("a"), str)
+    assert_type(await runstate.arun_id(), str)
+    assert_type(await runstate.achild(name="part"), Run)
+    scope = await rs.scopes.create(name="n", child_limit=3)
+    assert_type(await scope.status(), dict[str, Any])
+    async with rs.with_space("x") as other:
+        assert_type(other, AsyncRunstate)
+
+
+def plain() -> None:
+    assert_type(bare("a", depth=2), dict[str, int])
+    assert_type(with_options("a"), list[str])
+    assert_type(elsewhere(1), int)
+    run = runstate.run("x", deadline=dt.datetime.now(dt.timezone.utc))
+    assert_type(run, Run)
+    assert_type(run.child(), Run)
+    assert_type(run.run_id(), str)
+    context = runstate.context()
+    assert_type(context, RunContext | None)
+    if context is not None:
+        assert_type(context.signal, Signal)
+        assert_type(context.attempt, int)
+        assert_type(context.run.id, str)
+        context.signal.raise_if_set()
+    runstate.configure(api_key="k", timeout="5s")
+    with runstate.Runstate(space_id="s") as rs:
+        assert_type(rs, runstate.Runstate)
+        rs.scopes.create().complete()
+    try:
+        bare("a")
+    except runstate.OnceFailedError as error:
+        assert_type(error.attempts, int)
+        assert_type(error.retry_after_ms, int | None)
+    bare(1)  # type: ignore[arg-type]
+    bare("a", wrong=1)  # type: ignore[call-arg]
+    runstate.once(nmae="x")  # type: ignore[call-overload]
+    asyncio.run(later(1))  # type: ignore[arg-type]

@@ -1,0 +1,127 @@
+"""What README and the other pages tell a stranger to do works as printed."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import machine, sources
+from tests.support.processes import RUNSTATE, environment
+
+README = (sources.ROOT / "README.md").read_text()
+PAGES = sources.files(".md")
+
+
+def blocks(language, after="# Runstate"):
+    """The fenced blocks of that language below a heading or sentence."""
+    assert after in README
+    return re.findall(rf"```{language}\n(.*?)```", README.split(after, 1)[1], re.DOTALL)
+
+
+def shell(script, folder, variables):
+    """Run the lines as a person's shell would; returns what they print."""
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script],
+        cwd=folder,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def dev(folder):
+    """`runstate dev`, as `make up` starts it; yields the variables of the export lines that it prints."""
+    command = [RUNSTATE, "dev", "--port", str(machine.free_port()), "--data-dir", str(folder / "data")]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
+    exports = {}
+    try:
+        for line in process.stdout:
+            if found := re.fullmatch(r"\s*export (RUNSTATE_\w+)=(\S+)\n", line):
+                exports[found[1]] = found[2]
+            if line == "Ctrl-C stops it.\n":
+                break
+        else:
+            pytest.fail((folder / "log").read_text())
+        yield exports
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def served():
+    with machine.reachable_folder() as folder, dev(folder) as exports:
+        assert set(exports) == {"RUNSTATE_BASE_URL", "RUNSTATE_SPACE_ID", "RUNSTATE_API_KEY"}
+        yield exports
+
+
+@pytest.mark.processes
+def test_the_python_example_is_done_by_one_process_and_printed_by_all(served, tmp_path):
+    (tmp_path / "report.py").write_text(blocks("python", "Save this as `report.py`")[0])
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    script = blocks("sh", "## Once, in Python")[0]
+    printed = shell(script, tmp_path, served).splitlines()
+    workers = {line.split()[1] for line in printed if line.endswith(" does the work")}
+    assert len(workers) == 1
+    report = f"{{'company': 'acme', 'by': {workers.pop()}}}"
+    promised = blocks("text", "## Once, in Python")[0].splitlines()
+    assert len(printed) == len(promised) == 1 + printed.count(report)
+    pid = re.search(r"\d+", promised[0])[0]
+    assert [re.sub(r"\b\d+\b", pid, line) for line in printed] == promised
+
+    # "Start one again, and the recorded result comes straight back."
+    assert shell(". .venv/bin/activate; python report.py", tmp_path, served) == report + "\n"
+
+
+@pytest.mark.processes
+def test_the_curl_lines_print_what_the_readme_prints(served, tmp_path):
+    part = "## The same by curl"
+    assert shell(blocks("sh", part)[0], tmp_path, served) == blocks("text", part)[0]
+
+
+def test_every_make_target_that_a_page_names_exists():
+    targets = set(re.findall(r"(?m)^([a-z-]+):", (sources.ROOT / "Makefile").read_text()))
+    for page in PAGES:
+        named = re.findall(r"(?m)(?:^|`)make ([a-z-]+)", page.read_text())
+        assert set(named) <= targets, sources.name(page)
+
+
+def test_the_targets_of_the_scripts_run_scripts_that_exist():
+    for target in ("demo", "chaos", "bench"):
+        said = subprocess.run(
+            ["make", "--no-print-directory", "-n", target],
+            cwd=sources.ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        module = re.search(r"-m (\S+)", said.splitlines()[-1])[1]
+        place = sources.ROOT / module.replace(".", os.sep)
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), module
+
+
+def test_every_command_that_a_page_names_exists():
+    said = subprocess.run([RUNSTATE, "--help"], capture_output=True, text=True, check=True).stdout
+    commands = set(re.findall(r"(?m)^    (\w+)", said))
+    assert {"dev", "serve", "migrate"} <= commands
+    for page in PAGES:
+        named = re.findall(r"(?m)(?:^|`)runstate ([a-z]+)\b", page.read_text())
+        assert set(named) <= commands, sources.name(page)
+
+
+def test_every_link_between_pages_leads_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):
+            assert (page.parent / Path(target)).exists(), f"{sources.name(page)} links to {target}"
