@@ -34,6 +34,37 @@ CREATE TABLE runstate.api_keys (
     CONSTRAINT permissions_known CHECK ((permissions <@ '{runtime,observe,resource_config,space_admin}'::text[]))
 );
 
+-- Name: claims; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.claims (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    scope_id uuid NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    root_id uuid NOT NULL,
+    held boolean NOT NULL,
+    generation bigint NOT NULL,
+    token text NOT NULL,
+    holder text NOT NULL,
+    session text NOT NULL,
+    lease_s double precision NOT NULL,
+    expires_at timestamp with time zone,
+    due_at timestamp with time zone,
+    observation text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT generation_counts CHECK ((generation > 0)),
+    CONSTRAINT held_has_lease CHECK (((held = (expires_at IS NOT NULL)) AND (held = (due_at IS NOT NULL))))
+)
+WITH (fillfactor='80');
+
+-- Name: epoch; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.epoch (
+    id integer NOT NULL,
+    epoch bigint NOT NULL,
+    CONSTRAINT epoch_fits CHECK (((epoch >= 0) AND (epoch <= '4294967295'::bigint))),
+    CONSTRAINT one_row CHECK ((id = 1))
+);
+
 -- Name: idempotency; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.idempotency (
@@ -121,6 +152,63 @@ CREATE TABLE runstate.journal_heads (
 )
 WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
+-- Name: mailboxes; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.mailboxes (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    mode text NOT NULL,
+    backlog_limit integer,
+    max_attempts smallint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT backlog_limit_counts CHECK ((backlog_limit >= 1)),
+    CONSTRAINT max_attempts_bounded CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
+    CONSTRAINT mode_known CHECK ((mode = ANY (ARRAY['WORK'::text, 'INBOX'::text])))
+);
+
+-- Name: messages; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.messages (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    seq bigint NOT NULL,
+    mailbox_id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    task_key text COLLATE pg_catalog."C",
+    work_key text COLLATE pg_catalog."C",
+    payload text NOT NULL,
+    priority smallint NOT NULL,
+    deadline timestamp with time zone,
+    ended text,
+    attempt smallint NOT NULL,
+    last_error text,
+    outcome text,
+    outcome_reason text,
+    created_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    CONSTRAINT attempt_counts CHECK ((attempt >= 0)),
+    CONSTRAINT ended_has_time CHECK (((ended IS NULL) = (finished_at IS NULL))),
+    CONSTRAINT ended_known CHECK ((ended = ANY (ARRAY['ACKED'::text, 'DEAD'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
+    CONSTRAINT outcome_of_done_task CHECK (((outcome IS NULL) OR ((ended = 'ACKED'::text) AND (task_key IS NOT NULL)))),
+    CONSTRAINT priority_bounded CHECK (((priority >= '-100'::integer) AND (priority <= 100))),
+    CONSTRAINT task_or_message CHECK (((task_key IS NULL) OR (work_key IS NULL)))
+)
+WITH (fillfactor='80');
+
+-- Name: messages_seq_seq; Type: SEQUENCE; Schema: runstate; Owner: -
+
+ALTER TABLE runstate.messages ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME runstate.messages_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 -- Name: once; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.once (
@@ -177,6 +265,63 @@ ALTER TABLE runstate.outbox ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+-- Name: queue_lanes; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.queue_lanes (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    a0 uuid NOT NULL,
+    mailbox_id uuid NOT NULL,
+    lane smallint NOT NULL,
+    rank smallint NOT NULL
+);
+
+-- Name: queue_leased; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.queue_leased (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    mailbox_id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    a0 uuid NOT NULL,
+    a1 uuid,
+    a2 uuid,
+    lane smallint NOT NULL,
+    rank smallint NOT NULL,
+    deadline timestamp with time zone,
+    attempt smallint NOT NULL,
+    message_id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    token text NOT NULL,
+    holder text NOT NULL,
+    session text NOT NULL,
+    lease_s double precision NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    CONSTRAINT due_before_end CHECK ((due_at <= expires_at))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+-- Name: queue_ready; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.queue_ready (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    mailbox_id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    a0 uuid NOT NULL,
+    a1 uuid,
+    a2 uuid,
+    lane smallint NOT NULL,
+    rank smallint NOT NULL,
+    available_at timestamp with time zone NOT NULL,
+    deadline timestamp with time zone,
+    attempt smallint NOT NULL,
+    message_id uuid NOT NULL,
+    started_at timestamp with time zone,
+    deliverable boolean NOT NULL
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
 -- Name: replicas; Type: TABLE; Schema: runstate; Owner: -
 
@@ -241,6 +386,16 @@ CREATE TABLE runstate.spaces (
     created_at timestamp with time zone NOT NULL
 );
 
+-- Name: task_subscribers; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.task_subscribers (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    task_id uuid NOT NULL,
+    subscriber_id text NOT NULL COLLATE pg_catalog."C",
+    scope_id uuid NOT NULL,
+    joined_at timestamp with time zone NOT NULL
+);
+
 -- Name: idempotency_0; Type: TABLE ATTACH; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.idempotency ATTACH PARTITION runstate.idempotency_0 FOR VALUES IN ('0');
@@ -271,6 +426,16 @@ ALTER TABLE ONLY runstate.api_key_spaces
 
 ALTER TABLE ONLY runstate.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (space_id, id);
+
+-- Name: claims claims_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.claims
+    ADD CONSTRAINT claims_pkey PRIMARY KEY (space_id, scope_id, key);
+
+-- Name: epoch epoch_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.epoch
+    ADD CONSTRAINT epoch_pkey PRIMARY KEY (id);
 
 -- Name: idempotency idempotency_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -307,6 +472,16 @@ ALTER TABLE ONLY runstate.journal_heads
 ALTER TABLE ONLY runstate.journal
     ADD CONSTRAINT journal_pkey PRIMARY KEY (space_id, num);
 
+-- Name: mailboxes mailboxes_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.mailboxes
+    ADD CONSTRAINT mailboxes_pkey PRIMARY KEY (space_id, id);
+
+-- Name: messages messages_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.messages
+    ADD CONSTRAINT messages_pkey PRIMARY KEY (space_id, id);
+
 -- Name: once once_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.once
@@ -316,6 +491,21 @@ ALTER TABLE ONLY runstate.once
 
 ALTER TABLE ONLY runstate.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (space_id, seq);
+
+-- Name: queue_lanes queue_lanes_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.queue_lanes
+    ADD CONSTRAINT queue_lanes_pkey PRIMARY KEY (space_id, a0, mailbox_id, lane, rank);
+
+-- Name: queue_leased queue_leased_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.queue_leased
+    ADD CONSTRAINT queue_leased_pkey PRIMARY KEY (space_id, seq);
+
+-- Name: queue_ready queue_ready_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.queue_ready
+    ADD CONSTRAINT queue_ready_pkey PRIMARY KEY (space_id, seq);
 
 -- Name: replicas replicas_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -342,6 +532,11 @@ ALTER TABLE ONLY runstate.sequencer
 ALTER TABLE ONLY runstate.spaces
     ADD CONSTRAINT spaces_pkey PRIMARY KEY (id);
 
+-- Name: task_subscribers task_subscribers_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.task_subscribers
+    ADD CONSTRAINT task_subscribers_pkey PRIMARY KEY (space_id, task_id, subscriber_id);
+
 -- Name: api_key_spaces_key; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX api_key_spaces_key ON runstate.api_key_spaces USING btree (key_id);
@@ -350,9 +545,65 @@ CREATE INDEX api_key_spaces_key ON runstate.api_key_spaces USING btree (key_id);
 
 CREATE UNIQUE INDEX api_keys_hash ON runstate.api_keys USING btree (hash);
 
+-- Name: claims_due; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX claims_due ON runstate.claims USING btree (due_at) WHERE held;
+
+-- Name: claims_held; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX claims_held ON runstate.claims USING btree (space_id, root_id) WHERE held;
+
+-- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (space_id, token);
+
 -- Name: journal_created; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX journal_created ON runstate.journal USING btree (created_at);
+
+-- Name: leased_deadline; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX leased_deadline ON runstate.queue_leased USING btree (deadline) WHERE (deadline IS NOT NULL);
+
+-- Name: leased_due; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX leased_due ON runstate.queue_leased USING btree (due_at);
+
+-- Name: leased_of_run; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX leased_of_run ON runstate.queue_leased USING btree (space_id, mailbox_id, a0, due_at);
+
+-- Name: leased_of_scope; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX leased_of_scope ON runstate.queue_leased USING btree (space_id, mailbox_id, scope_id);
+
+-- Name: mailboxes_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX mailboxes_name ON runstate.mailboxes USING btree (space_id, name);
+
+-- Name: mailboxes_newest; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX mailboxes_newest ON runstate.mailboxes USING btree (space_id, created_at, id);
+
+-- Name: messages_dead; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_dead ON runstate.messages USING btree (space_id, mailbox_id) WHERE (ended = 'DEAD'::text);
+
+-- Name: messages_of_mailbox; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_of_mailbox ON runstate.messages USING btree (space_id, mailbox_id, seq);
+
+-- Name: messages_of_scope; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_of_scope ON runstate.messages USING btree (space_id, scope_id, seq);
+
+-- Name: messages_task_key; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX messages_task_key ON runstate.messages USING btree (space_id, scope_id, mailbox_id, task_key) WHERE (task_key IS NOT NULL);
+
+-- Name: messages_work_key; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX messages_work_key ON runstate.messages USING btree (space_id, scope_id, mailbox_id, work_key) WHERE (work_key IS NOT NULL);
 
 -- Name: once_due; Type: INDEX; Schema: runstate; Owner: -
 
@@ -365,6 +616,30 @@ CREATE INDEX once_held ON runstate.once USING btree (space_id, root_id) WHERE (s
 -- Name: outbox_seq; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX outbox_seq ON runstate.outbox USING btree (seq);
+
+-- Name: ready_a1; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX ready_a1 ON runstate.queue_ready USING btree (space_id, mailbox_id, a1, lane, rank, available_at, seq) WHERE (deliverable AND (a1 IS NOT NULL));
+
+-- Name: ready_a2; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX ready_a2 ON runstate.queue_ready USING btree (space_id, mailbox_id, a2, lane, rank, available_at, seq) WHERE (deliverable AND (a2 IS NOT NULL));
+
+-- Name: ready_behind; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX ready_behind ON runstate.queue_ready USING btree (space_id, mailbox_id, scope_id, seq) WHERE (NOT deliverable);
+
+-- Name: ready_deadline; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX ready_deadline ON runstate.queue_ready USING btree (deadline) WHERE (deadline IS NOT NULL);
+
+-- Name: ready_run; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX ready_run ON runstate.queue_ready USING btree (space_id, mailbox_id, a0, lane, rank, available_at, seq) WHERE deliverable;
+
+-- Name: ready_scope; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX ready_scope ON runstate.queue_ready USING btree (space_id, mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable;
 
 -- Name: scopes_children_newest; Type: INDEX; Schema: runstate; Owner: -
 
