@@ -1,4 +1,4 @@
-"""`make demo`: `once` among real processes, some of which are killed.
+"""`make demo`: `once` and a queue among real processes, some of which are killed.
 
 Ends 0 when every claim that it printed was true."""
 
@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from examples.demo import scenes
+from examples.demo import jobs, scenes
 from examples.demo.account import Teller
 from examples.demo.stage import GaveUp, Stage
 from runstate_server.embedded import EmbeddedError
@@ -46,7 +46,7 @@ def _play(teller: Teller) -> None:
         ready_s = time.time() - teller.began_at
         teller.say(f"Ready after {ready_s:.1f} s. Times below are seconds since the start.")
         try:
-            for scene in scenes.ALL:
+            for scene in (*scenes.ALL, jobs.shared_pages):
                 scene(stage, teller)
         finally:
             signal.alarm(0)
@@ -54,7 +54,7 @@ def _play(teller: Teller) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60, help="give up after so many seconds (default 60)")
+    parser.add_argument("--seconds", type=int, default=90, help="give up after so many seconds (default 90)")
     return parser
 
 

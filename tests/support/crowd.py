@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.support import sources
@@ -30,13 +31,16 @@ Ear = queue.SimpleQueue[Telling]
 
 
 class Caller:
-    """One caller process, with leases of lease_s. What it tells goes into the ear, its errors to ours."""
+    """One process of the demo's programs, with leases of lease_s. What it tells goes into the ear, its errors
+    to ours."""
 
-    def __init__(self, name: str, *, lease_s: float, variables: dict[str, str], ear: Ear) -> None:
+    def __init__(
+        self, name: str, *, lease_s: float, variables: dict[str, str], ear: Ear, program: Path = PROGRAM
+    ) -> None:
         self.name = name
         self._ear = ear
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), name, str(lease_s)],
+            [sys.executable, str(program), name, str(lease_s)],
             env=environment(**variables),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -51,8 +55,9 @@ class Caller:
             self._ear.put(Telling(told.pop("at"), told.pop("who"), told.pop("what"), told))
         self._ear.put(Telling(time.time(), self.name, "ended"))
 
-    def ask(self, thing: str, work_s: float) -> None:
-        """Have it call research(thing, work_s); key research:<thing>."""
+    def ask(self, thing: Any, work_s: float) -> None:
+        """Have it call research(thing, work_s); key research:<thing>. A producer is given its pages
+        instead."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([thing, work_s]) + "\n")
         self.process.stdin.flush()

@@ -42,6 +42,7 @@ def test_the_demo_shows_what_it_says_and_ends_0():
         "A server is killed while callers wait at it",
         "A slow owner comes back too late",
         "The same by plain HTTP",
+        "A queue, with a worker killed and a deploy in the middle",
     ]
     claims = re.findall(r"(?m)^   (true|FALSE) ", said)
     assert set(claims) == {"true"}
