@@ -11,11 +11,13 @@ from typing import Any
 
 NAME = sys.argv[1]
 LEASE_S = float(sys.argv[2])
+_one_voice = threading.Lock()
 
 
 def tell(what: str, **facts: object) -> None:
-    """One thing that happened to this process."""
-    print(json.dumps({"at": time.time(), "who": NAME, "what": what, **facts}), flush=True)
+    """One thing that happened to this process; said by one thread at a time."""
+    with _one_voice:
+        print(json.dumps({"at": time.time(), "who": NAME, "what": what, **facts}), flush=True)
 
 
 def orders() -> Iterator[Any]:
