@@ -1,31 +1,102 @@
 """Every field of every route: its type, its bounds, and a refusal that names it.
 
-Held over the table of shapes; a new room joins by its rows in table.py.
+Held over the table of shapes; a new room joins by its rows, see table.py.
 """
 
 import json
 
 import pytest
 
-from tests.promises.table import SHAPES, post, raw
+from runstate_server.primitives.messages.schemas import State as MessageState
+from runstate_server.primitives.scopes.schemas import State as ScopeState
+from runstate_server.primitives.tasks.schemas import State as TaskState
+from tests.promises.kinds import code, post, raw
+from tests.promises.table import SHAPES
 from tests.support.builders import Call, Once, held, ok, refused, scope
+from tests.support.queues import mailbox
 
 BIG = [str(2**63), "1" * 30, "1e400", "-1e400", "NaN", "Infinity", "-Infinity"]
 NO_TEXT = ["true", "5", "1.0", "[]", "{}", "NaN", '"\\ud800"', '"\\udc00\\ud800"', '"\\u00"', *BIG]
 NO_NUMBER = ["true", "false", '"5"', '""', "[]", "{}", *BIG]
+NO_OBJECT = ["true", "5", '"text"', "[]", "[{}]", "NaN", *BIG]
+NO_JSON = ["NaN", "[Infinity]", '"\\ud800"', "[1,]", '{"a":1,"a":2}', '{"a":{"b":-Infinity}}']
+NO_ID = ["true", "5", "1.0", "[]", "{}", "NaN", '"\\ud800"', json.dumps("x" * 1001)]
+NO_KEY = [*NO_TEXT, '""', '"\\u0000"', json.dumps("é" * 513)]
+
+
+def whole(least, most):
+    """What is refused of a whole number within these bounds."""
+    return [*NO_NUMBER, "1.0", "1e0", str(least - 1), str(most + 1)]
+
+
+def within(names, *, but=None):
+    """Objects of which one member is wrong or missing; `but` holds the right ones, by name."""
+    right = {name: json.dumps(value) for name, value in (but or {}).items()}
+    short = [{n: text for n, text in right.items() if n != name} for name in right]
+    wrong = [right | {name: text} for name, texts in names.items() for text in texts]
+    return ["{" + ",".join(f'"{n}":{text}' for n, text in members.items()) + "}" for members in short + wrong]
+
+
+TASK = {"scopeId": "s", "mailboxId": "m", "taskKey": "k"}
+NO_TASK = within(
+    {
+        "scopeId": NO_ID,
+        "mailboxId": NO_ID,
+        "taskKey": NO_KEY,
+        "input": NO_JSON,
+        "deadline": ['"now"', "5"],
+        "priority": whole(-100, 100),
+        "delaySeconds": ["-0.001", "31622400.001"],
+        "surprise": ["1"],
+    },
+    but=TASK,
+)
 
 # Per kind: JSON texts that are refused.
 BAD = {
-    "id": ["true", "5", "1.0", "[]", "{}", "NaN", '"\\ud800"', json.dumps("x" * 1001)],
+    "id": NO_ID,
     "name": [*NO_TEXT, '""', '"a\\u0000b"', json.dumps("é" * 257)],
-    "key": [*NO_TEXT, '""', '"\\u0000"', json.dumps("é" * 513)],
+    "key": NO_KEY,
     "token": [*NO_TEXT, '""', '"\\u0000"', json.dumps("x" * 257)],
     "text": NO_TEXT,
     "instant": [*NO_TEXT, '""', '"2026-01-01T00:00:00"', '"now"'],
     "lease": [*NO_NUMBER, "0", "0.999", "-1", "3600.001", "3601"],
-    "json": ["NaN", "[Infinity]", '"\\ud800"', "[1,]", '{"a":1,"a":2}'],
-    "1..10000": [*NO_NUMBER, "1.0", "1e2", "0", "-1", "10001"],
-    "1..100": [*NO_NUMBER, "1.0", "0", "-1", "101"],
+    "delay": [*NO_NUMBER, "-0.001", "-1", "31622400.001", "31622401"],
+    "boolean": ["1", "0", '"true"', '""', "[]", "{}", "NaN"],
+    "mode": [*NO_TEXT, '""', '"work"', '"WORK "', '"OTHER"'],
+    "json": NO_JSON,
+    "1..10000": whole(1, 10_000),
+    "1..100": whole(1, 100),
+    "1..50": whole(1, 50),
+    "1..1000000000": whole(1, 1_000_000_000),
+    "-100..100": whole(-100, 100),
+    "0..30000": whole(0, 30_000),
+    "result": NO_OBJECT
+    + within(
+        {"payload": NO_JSON, "mailboxId": NO_ID, "scopeId": NO_ID, "workKey": NO_KEY, "surprise": ["1"]}
+    ),
+    "tasks": ["true", "5", '"text"', "{}", "[]", "[null]", '["text"]', "[[]]", "[{}]"]
+    + [f"[{json.dumps(TASK)},{text}]" for text in NO_TASK]
+    + [json.dumps([TASK] * 501)],
+}
+# Per kind: JSON texts that are taken.
+GOOD = {
+    "name": ['"x"', '" "', json.dumps("é" * 256)],
+    "key": ['"x"', '"a/b"', json.dumps("é" * 512)],
+    "text": ['""', '"a\\u0000b"', json.dumps("é" * 5_000)],
+    "instant": ['"2999-01-01T00:00:00Z"', '"2999-01-01t00:00:00.123456789z"', '"2999-12-31T23:59:59+23:59"'],
+    "lease": ["1", "1.0", "3600", "1.5e1", "0.1e2", "30.000000000000000001"],
+    "delay": ["0", "0.0001", "1e-9", "31622400", "3.16224e7"],
+    "boolean": ["true", "false"],
+    "mode": ['"WORK"', '"INBOX"'],
+    "json": ["null", "false", '""', "[]", '"\\u0000"', "-0.10E+5", "9" * 100, "[" * 127 + "]" * 127],
+    "1..10000": ["1", "10000"],
+    "1..100": ["1", "100"],
+    "1..50": ["1", "50"],
+    "1..1000000000": ["1", "1000000000"],
+    "-100..100": ["-100", "0", "100"],
+    "0..30000": ["0", "30000"],
+    "result": ["{}", '{"payload":null}', '{"workKey":"x"}', '{"mailboxId":null,"scopeId":null}'],
 }
 # Per kind: texts of a query that are refused.
 BAD_QUERY = {
@@ -37,6 +108,8 @@ BAD_QUERY = {
     "1..500": ["", "0", "501", "-1", "+1", "1.0", "true", "%EF%BC%91", "1%20", "1_0", str(2**63), "9" * 400],
     "0..30000": ["", "-1", "30001", "1.0", "true", "1e3", str(2**63), "9" * 400],
 }
+
+LONGEST = {"name": 256, "key": 512}  # of a parameter of the path, in characters
 
 
 def fields_of(get):
@@ -69,8 +142,8 @@ def test_a_query_value_that_cannot_be_is_refused_by_name(api, shape, name, kind)
         assert name in refused(response, "VALIDATION_FAILED")
 
 
-WITH_BODY = pytest.mark.parametrize("shape", [s for s in SHAPES if not s.name.startswith("GET")], ids=str)
-WITHOUT = pytest.mark.parametrize("shape", [s for s in SHAPES if s.name.startswith("GET")], ids=str)
+WITH_BODY = pytest.mark.parametrize("shape", [s for s in SHAPES if not s.reads], ids=str)
+WITHOUT = pytest.mark.parametrize("shape", [s for s in SHAPES if s.reads], ids=str)
 
 
 @WITH_BODY
@@ -130,10 +203,48 @@ def test_null_for_an_optional_field_is_the_same_as_leaving_it_out(api, shape):
     assert nulled.status_code != 400
 
 
-@pytest.mark.parametrize("lease_s", ["1", "1.0", "3600", "1.5e1", "0.1e2", "30.000000000000000001"])
-def test_a_lease_may_be_written_as_any_json_number(api, lease_s):
-    once = Once(scope(api))
-    ok(post(api, once.acquire(), raw(once.acquire(), leaseSeconds=lease_s)))
+GOOD_FIELDS = [row for row in fields_of(lambda shape: shape.fields) if row.values[2] in GOOD]
+
+
+@pytest.mark.parametrize(("shape", "name", "kind"), GOOD_FIELDS)
+def test_a_value_at_its_bounds_is_taken(api, shape, name, kind):
+    for value in GOOD[kind]:
+        call = shape.call(api)
+        response = post(api, call, raw(call, **{name: value}))
+        told = response.text
+        assert code(response) in {None, "STALE_CLAIM"}, f"{name}: {value[:50]}: {told}"  # of another key
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        pytest.param(shape, name, id=str(shape))
+        for shape in SHAPES
+        for name in shape.in_path
+        if name in LONGEST
+    ],
+)
+def test_a_name_or_key_in_the_path_is_bound_as_one_in_a_body(api, shape, name):
+    call = shape.call(api)
+    for wrong in ("", "%00", "a%00b", "%FF", "%C3%A9" * (LONGEST[name] + 1), "%ED%A0%80"):
+        response = shape.with_path(call, name, wrong).send(api)
+        if wrong:
+            assert f"{name} in the path" in refused(response, "VALIDATION_FAILED"), wrong
+        else:
+            refused(response, "NOT_FOUND")
+    for right in ("a%2Fb", "%2E%2E", "%25", "%C3%A9" * LONGEST[name], "a+b"):
+        response = shape.with_path(call, name, right).send(api)
+        assert code(response) in {None, "STALE_CLAIM"}, response.text
+
+
+@pytest.mark.parametrize(
+    ("path", "states"),
+    [("/scopes", ScopeState), ("/mailboxes/{}/messages", MessageState), ("/tasks", TaskState)],
+)
+def test_a_listing_takes_every_state(api, path, states):
+    place = path.format(mailbox(api, "").id)
+    for state in states:
+        ok(api.get(place, params={"state": state.value}))
 
 
 def test_the_longest_of_everything_is_taken(api):

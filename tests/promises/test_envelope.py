@@ -6,7 +6,8 @@ import json
 import httpx
 import pytest
 
-from tests.promises.table import SHAPES, post
+from tests.promises.kinds import post
+from tests.promises.table import SHAPES
 from tests.support import spaces
 from tests.support.builders import Call, ok, refused, scope
 
@@ -35,7 +36,23 @@ def test_responses_outside_any_space_have_one_too(stranger, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/nowhere", "/scopes/", "/once/", "/once/acquire/", "/scopes/x/y", "//scopes", "/"]
+    "path",
+    [
+        "/nowhere",
+        "/scopes/",
+        "/once/",
+        "/once/acquire/",
+        "/scopes/x/y",
+        "//scopes",
+        "/",
+        "/claims/x/y",
+        "/mailboxes/by-name/x/y",
+        "/mailboxes/x/y",
+        "/messages/x",
+        "/messages/",
+        "/tasks/x/y",
+        "/tasks/batch/",
+    ],
 )
 def test_an_unknown_path_is_not_found_in_the_envelope(api, path):
     for method in ("GET", "POST", "PUT", "DELETE"):
@@ -53,6 +70,15 @@ def test_an_unknown_path_is_not_found_in_the_envelope(api, path):
         ("PATCH", "/once"),
         ("OPTIONS", "/once"),
         ("TRACE", "/scopes"),
+        ("GET", "/claims"),
+        ("PUT", "/claims/x"),
+        ("GET", "/claims/x/renew"),
+        ("DELETE", "/mailboxes/x"),
+        ("GET", "/mailboxes/by-name/x"),
+        ("GET", "/mailboxes/x/recv"),
+        ("GET", "/messages/x/complete"),
+        ("PATCH", "/tasks/x"),
+        ("GET", "/tasks/x/cancel"),
     ],
 )
 def test_a_wrong_method_is_405_in_the_envelope_and_says_what_is_allowed(api, method, path):
@@ -86,12 +112,9 @@ def test_the_key_comes_before_the_space_and_both_before_the_request(api, strange
     refused(send(mine, {}), "UNAUTHENTICATED")
     refused(send(foreign, space.headers), "FORBIDDEN")
     if call.method != "GET":
-        refused(send(mine.replace(scope_in(call), "unknown"), space.headers), "VALIDATION_FAILED")
-
-
-def scope_in(call):
-    """The id in the path of the call."""
-    return call.path.split("/")[2] if call.path.startswith("/scopes/") else "\0"
+        for name in shape.in_path:
+            unknown = shape.with_path(call, name, "unknown")
+            refused(post(api, unknown, b"nonsense"), "VALIDATION_FAILED")
 
 
 def test_an_unknown_path_is_401_without_a_key_and_403_in_a_foreign_space(stranger, space):

@@ -1,15 +1,17 @@
 """Idempotency keys: the first outcome that changed something is told again for 24 h, and nothing else is.
 
-Held over every route that changes something; a new room joins by its rows in table.py.
+Held over every route that changes something; a new room joins by its rows, see table.py.
 """
 
 import pytest
 
+from tests.promises.rows_messages import box
 from tests.promises.table import MUTATIONS
 from tests.support import spaces
 from tests.support.builders import Call, at_once, end, ok, refused, scope
 from tests.support.journal import events
 from tests.support.proxy import RoundRobin
+from tests.support.queues import sent, submitted, taken
 
 EVERY = pytest.mark.parametrize("row", MUTATIONS, ids=str)
 DAY_S = 86_400
@@ -68,13 +70,60 @@ def test_a_reply_lost_after_the_commit_is_told_to_the_retry_by_any_replica(
         with space.client(second_server.url) as elsewhere:
             retry = succeeded(call.send(elsewhere, "lost-reply-key"))
         assert replayed(retry)
-        if "token" in retry.json():
-            works = Call("POST", "/once/renew", renewal(call, retry.json()["token"]))
-            ok(works.send(api))
+        if row.renewal is not None:
+            ok(row.renewal(call, retry.json()).send(api))
 
 
-def renewal(call, token):
-    return {name: call.body[name] for name in ("scopeId", "key")} | {"token": token}
+@pytest.mark.parametrize("row", [r for r in MUTATIONS if r.renewal], ids=str)
+def test_what_was_taken_is_the_same_however_often_it_is_told(api, row):
+    call = row.changes(api)
+    first = succeeded(call.send(api, "k"))
+    ok(row.renewal(call, first.json()).send(api))
+    again = succeeded(call.send(api, "k"))
+    assert (replayed(again), again.content) == (True, first.content)  # the end of the lease as it was then
+    ok(row.renewal(call, again.json()).send(api))
+
+
+@pytest.mark.parametrize("path", ["recv", "admit"])
+def test_a_replay_brings_the_payload_as_it_was_written(api, path):
+    payload = '{"b":1.50,"a":[ "\\u0041\\u0000",12345678901234567890123 ],"$payload":0}'
+    it = box(api)
+    given = f'"scopeId":"{it.scope}"'
+    if path == "recv":
+        content, take = f'{{{given},"payload":{payload}}}', it.recv()
+        ok(api.post(f"/mailboxes/{it.id}/messages", content=content), 201)
+    else:
+        content = f'{{{given},"mailboxId":"{it.id}","taskKey":"k","input":{payload}}}'
+        take = it.admit()
+        ok(api.post("/tasks", content=content), 201)
+    first, again = (succeeded(take.send(api, "k")) for _ in range(2))
+    assert replayed(again)
+    assert again.content == first.content
+    assert payload.replace(" ", "") in again.text
+
+
+@pytest.mark.parametrize("verb", ["recv", "admit"])
+def test_a_take_that_found_nothing_may_be_repeated_under_its_key(api, verb):
+    it = box(api)
+    take = getattr(it, verb)()
+    for _ in range(2):
+        assert take.send(api, "k").status_code == 204
+    task = submitted(api, it)
+    answer = take.send(api, "k")
+    assert not replayed(answer)
+    assert task in answer.text
+    assert replayed(take.send(api, "k"))
+
+
+def test_a_full_mailbox_may_be_tried_under_the_same_key_until_it_has_room(api):
+    it = box(api, backlogLimit=1)
+    sent(api, it)
+    call = it.submit("k")
+    for _ in range(2):
+        refused(call.send(api, "k"), "BACKLOG_FULL")
+    taken(api, it.recv())
+    assert not replayed(succeeded(call.send(api, "k")))
+    assert replayed(succeeded(call.send(api, "k")))
 
 
 @EVERY
@@ -86,7 +135,7 @@ def test_the_key_of_another_call_is_a_conflict_and_changes_nothing(api, row, spa
     assert "Idempotency-Key" in refused(other_path.send(api, "k"), "IDEMPOTENCY_CONFLICT")
     other_method = Call("PUT", "/runs/other", {})
     refused(other_method.send(api, "k"), "IDEMPOTENCY_CONFLICT")
-    for name in (call.body or {}).keys() - {"scopeId", "parentId"}:  # an unknown scope is not found first
+    for name in (call.body or {}).keys() - {"scopeId", "parentId", "mailboxId"}:  # not found comes first
         changed = call.body | {name: changed_value(name, call.body[name])}
         refused(Call(call.method, call.path, changed).send(api, "k"), "IDEMPOTENCY_CONFLICT")
     assert len(events(database_url, space.id)) == told
@@ -94,11 +143,16 @@ def test_the_key_of_another_call_is_a_conflict_and_changes_nothing(api, row, spa
 
 
 def changed_value(name, value):
-    if name == "deadline":
-        return "2999-01-01T00:00:01Z"
-    if isinstance(value, str):
-        return value + "x"
-    return value + 1 if isinstance(value, int | float) else [value]
+    match value:
+        case str():
+            return {"deadline": "2999-01-01T00:00:01Z", "mode": "WORK"}.get(name, value + "x")
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case list():
+            return value[1:]
+    return None
 
 
 @EVERY
@@ -162,15 +216,20 @@ def test_a_key_is_remembered_for_24_hours_and_then_forgotten(api, row, clock):
     assert not replayed(succeeded(row.changes(api).send(api, "k")))
 
 
-@pytest.mark.parametrize("row", [r for r in MUTATIONS if r.scope_of], ids=str)
+@pytest.mark.parametrize("row", [r for r in MUTATIONS if r.after_end], ids=str)
 def test_a_replay_is_told_even_when_the_scope_has_ended_since(api, row):
     call = row.changes(api)
     first = succeeded(call.send(api, "k"))
-    ok(end(row.scope_of(call)).send(api))
+    ok(end(youngest_run(api)).send(api))
     again = call.send(api, "k")
     assert replayed(again)
     assert again.content == first.content
-    refused(call.send(api, "fresh"), "SCOPE_CANCELLED")
+    refused(call.send(api, "fresh"), row.after_end)
+
+
+def youngest_run(client):
+    """The run that a row has just made."""
+    return ok(client.get("/scopes", params={"limit": 1}))["scopes"][0]["id"]
 
 
 def test_a_key_is_1_to_255_characters(api):
