@@ -10,7 +10,7 @@ OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-oldest check fmt schema chaos bench requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue bench requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ schema: $(INSTALLED) ## write migrations/schema.sql, today's whole schema
 
 chaos: $(INSTALLED) ## two replicas, 20 callers, an owner or a replica killed every 5 s for 60 s; prints the counts
 	@exec $(PY) -m bench.chaos_once $(ARGS)
+
+chaos-queue: $(INSTALLED) ## two replicas, workers and producers, one killed every 5 s for 60 s; prints the counts
+	@exec $(PY) -m bench.chaos_queue $(ARGS)
 
 bench: $(INSTALLED) ## requests/s and latencies of once/acquire beside pgbench on the same function
 	@exec $(PY) -m bench.load_once $(ARGS)

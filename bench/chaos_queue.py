@@ -37,7 +37,8 @@ ENDS = """
 SELECT j.aggregate_id AS task, count(*) FILTER (WHERE j.type <> 'task.started') AS ends,
        count(*) FILTER (WHERE j.type = 'task.started') AS starts
   FROM runstate.journal j
- WHERE j.space_id = $1 AND j.type IN ('task.started', 'task.succeeded', 'task.failed', 'task.cancelled', 'task.expired')
+ WHERE j.space_id = $1
+   AND j.type IN ('task.started', 'task.succeeded', 'task.failed', 'task.cancelled', 'task.expired')
  GROUP BY j.aggregate_id
 """
 LEFT = "SELECT (SELECT count(*) FROM runstate.queue_ready) + (SELECT count(*) FROM runstate.queue_leased)"
@@ -178,14 +179,10 @@ def judge(storm: Storm, run_id: str, *, all_answered: bool) -> Verdict:
             ("recorded", str(states["SUCCEEDED"])),
             ("dead", str(states["FAILED"])),
             ("duplicates of recorded ends", str(twice)),
-            (
-                "executions",
-                f"{told.starts}, deliveries {sum(r['starts'] for r in rows.values())}, at most {most} of a job",
-            ),
-            (
-                "answers to producers",
-                f"{len(told.results)} results, {other} of them other; {len(told.failures)} failures",
-            ),
+            ("executions, deliveries", f"{told.starts}, {sum(r['starts'] for r in rows.values())}"),
+            ("deliveries of one job, at most", str(most)),
+            ("results told to producers", f"{len(told.results)}, {other} of them other"),
+            ("failures told to producers", str(len(told.failures))),
             ("workers killed, paused", f"{told.workers_killed}, {told.workers_paused}"),
             ("servers killed", str(told.servers_killed)),
         ]
@@ -226,22 +223,14 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; everything it had started is gone", file=sys.stderr)
         return 130
-    text = verdict.text()
-    print(
-        "\n"
-        + (
-            text.rpartition("\n")[0] + "\nsubmitted = recorded + dead; no duplicates."
-            if verdict.good
-            else text
-        )
-    )
+    print("\n" + verdict.text("submitted = recorded + dead; no duplicates."))
     return 0 if verdict.good else 1
 
 
 def _rage(site: Site, exits: contextlib.ExitStack, seconds: float, seed: int) -> Verdict:
     print(
-        f"seed {seed}: 2 servers, {WORKERS} workers, {PRODUCERS} producers in {LANES} lanes, leases of {LEASE_S:g} s.\n"
-        f"For {seconds:g} s a worker or a server is killed every {KILL_EVERY_S:g} s; in between a worker is paused."
+        f"seed {seed}: 2 servers, {WORKERS} workers, {PRODUCERS} producers in {LANES} lanes.\n"
+        f"For {seconds:g} s a worker or a server is killed every {KILL_EVERY_S:g} s; in between one is paused."
     )
     run_id = site.run_id()
     storm = Storm(site, exits, seed)

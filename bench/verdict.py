@@ -34,11 +34,10 @@ class Verdict:
     def good(self) -> bool:
         return not self.wrong
 
-    def text(self) -> str:
+    def text(self, good: str = "Exactly one recorded result per key, and every caller got it.") -> str:
         width = max(len(name) for name, _ in self.lines)
         told = [f"{name:<{width}}  {value}" for name, value in self.lines]
         wrong = [f"WRONG: {what}" for what in self.wrong]
-        good = "Exactly one recorded result per key, and every caller got it."
         return "\n".join([*told, "", *(wrong or [good])])
 
 
