@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from runstate_server.foundation import db
 from runstate_server.foundation.errors import Code, Refusal
@@ -33,6 +33,9 @@ SELECT m.seq, json_build_object('id', m.id, 'scopeId', m.scope_id, 'state', st.s
  ORDER BY m.seq DESC LIMIT :limit
 """
 
+_MAILBOX = "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id"
+_SCOPE = "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id"
+
 _DEPTH = """
 SELECT {build}.mailbox_facts(:space, b.id),
     (SELECT count(*) FROM runstate.queue_ready r
@@ -48,6 +51,17 @@ SELECT {build}.mailbox_facts(:space, b.id),
 """
 
 
+async def need_known(
+    connection: AsyncConnection, space_id: str, *, scope_id: uuid.UUID | None, mailbox_id: uuid.UUID | None
+) -> None:
+    """Refuses: NOT_FOUND when a listing is asked for what this space does not have; None asks for nothing."""
+    for word, thing, query in (("mailbox", mailbox_id, _MAILBOX), ("scope", scope_id, _SCOPE)):
+        if thing is not None:
+            found = await connection.execute(text(query), {"space": space_id, "id": thing})
+            if found.scalar() is None:
+                raise _absent(word, thing)
+
+
 async def page(
     engine: AsyncEngine,
     build: str,
@@ -61,15 +75,10 @@ async def page(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Messages of every state, newest first. Returns: the page, and the number to go on before, None at the
     end.
-    Refuses: NOT_FOUND (mailbox)."""
+    Refuses: NOT_FOUND (mailbox, scope)."""
     async with db.report(engine) as connection:
         now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
-        known = await connection.execute(
-            text("SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :mailbox"),
-            {"space": space_id, "mailbox": mailbox_id},
-        )
-        if known.scalar() is None:
-            raise _no_mailbox(mailbox_id)
+        await need_known(connection, space_id, scope_id=scope_id, mailbox_id=mailbox_id)
         rows = (
             await connection.execute(
                 text(_PAGE.replace("{build}", build)),
@@ -100,11 +109,11 @@ async def depth(engine: AsyncEngine, build: str, space_id: str, mailbox_id: uuid
             )
         ).one_or_none()
     if row is None:
-        raise _no_mailbox(mailbox_id)
+        raise _absent("mailbox", mailbox_id)
     facts, ready, delayed, leased, dead, oldest = row
     counts = {"ready": ready, "delayed": delayed, "leased": leased, "dead": dead}
     return {**facts, "depth": counts, "oldestReadyAt": oldest}
 
 
-def _no_mailbox(mailbox_id: uuid.UUID) -> Refusal:
-    return Refusal(Code.NOT_FOUND, f"mailbox {mailbox_id} does not exist in this space")
+def _absent(word: str, thing: uuid.UUID) -> Refusal:
+    return Refusal(Code.NOT_FOUND, f"{word} {thing} does not exist in this space")
