@@ -230,7 +230,7 @@ def main() -> int:
 def _rage(site: Site, exits: contextlib.ExitStack, seconds: float, seed: int) -> Verdict:
     print(
         f"seed {seed}: 2 servers, {WORKERS} workers, {PRODUCERS} producers in {LANES} lanes.\n"
-        f"For {seconds:g} s a worker or a server is killed every {KILL_EVERY_S:g} s; in between one is paused."
+        f"For {seconds:g} s a worker or a server is killed every {KILL_EVERY_S:g} s, in between one paused."
     )
     run_id = site.run_id()
     storm = Storm(site, exits, seed)

@@ -6,15 +6,26 @@ from pathlib import Path
 
 import pytest
 
+from runstate_server.primitives.claims.schemas import State as ClaimState
+from runstate_server.primitives.mailboxes.schemas import Mode
+from runstate_server.primitives.messages.schemas import State as MessageState
 from runstate_server.primitives.once.schemas import State as OnceState
 from runstate_server.primitives.scopes.schemas import State as ScopeState
+from runstate_server.primitives.tasks.schemas import State as TaskState
 from tests.support import database, sources
 
-# Room → (enum, its CHECKs as table.constraint)
+# Room → (enum, its CHECKs as table.constraint). A claim is held or not: a boolean column, and no CHECK.
 ROOMS: dict[str, tuple[type[StrEnum], list[str]]] = {
+    "claims": (ClaimState, []),
     "once": (OnceState, ["once.state_known"]),
     "scopes": (ScopeState, ["scopes.stored_known", "scopes.effective_known"]),
 }
+# A message is READY or LEASED by the narrow table that holds it; only what ended it for good is a column.
+WAITING = {"READY", "LEASED"}
+# Tasks have no arrows of their own: the head of messages' SQL says which state is which of a message.
+TASKS = {"READY": "QUEUED", "LEASED": "RUNNING", "ACKED": "SUCCEEDED", "DEAD": "FAILED"}
+MESSAGES = "messages.ended_known"
+MODES = "mailboxes.mode_known"  # a setting, no state: nothing leads from one to another
 CHECK = """
 SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2
 """
@@ -28,14 +39,35 @@ def arrows(room: Path) -> set[str]:
     return set(re.findall(r"\b[A-Z]{3,}\b", " ".join(drawn)))
 
 
+def checked(database_url: str, place: str) -> set[str]:
+    """The values that a CHECK lets pass."""
+    table, constraint = place.split(".")
+    definition = database.fetchval(database_url, CHECK, f"runstate.{table}", constraint)
+    return set(re.findall(r"'([A-Z]+)'", definition))
+
+
 @pytest.mark.parametrize("name", ROOMS)
 def test_enum_check_and_arrows_name_the_same_states(name, database_url):
     states, constraints = ROOMS[name]
-    wanted = {state.value for state in states}
-    for table, constraint in (place.split(".") for place in constraints):
-        definition = database.fetchval(database_url, CHECK, f"runstate.{table}", constraint)
-        assert set(re.findall(r"'([A-Z]+)'", definition)) == wanted
-    assert arrows(sources.ROOMS / name) == wanted
+    for place in constraints:
+        assert checked(database_url, place) == set(states)
+    assert arrows(sources.ROOMS / name) == set(states)
+
+
+def test_the_states_of_messages_are_those_that_wait_and_those_that_end(database_url):
+    assert checked(database_url, MESSAGES) | WAITING == set(MessageState)
+    assert not checked(database_url, MESSAGES) & WAITING
+    assert arrows(sources.ROOMS / "messages") - set(TASKS.values()) == set(MessageState)
+
+
+def test_the_states_of_tasks_are_those_of_messages_by_other_names():
+    assert {TASKS.get(state, state) for state in MessageState} == set(TaskState)
+    head = " ".join((sources.ROOMS / "messages/kernel.sql").read_text().replace("--", "").split())
+    assert "READY, LEASED, ACKED and DEAD are its QUEUED, RUNNING, SUCCEEDED and FAILED" in head
+
+
+def test_the_modes_of_mailboxes_are_those_of_the_table(database_url):
+    assert checked(database_url, MODES) == set(Mode)
 
 
 def test_every_check_of_states_is_compared(database_url):
@@ -46,4 +78,4 @@ def test_every_check_of_states_is_compared(database_url):
         " AND pg_get_constraintdef(oid) ~ '''[A-Z]+'''",
     )
     found = {row["place"].removeprefix("runstate.") for row in rows}
-    assert found == {place for _, constraints in ROOMS.values() for place in constraints}
+    assert found == {place for _, places in ROOMS.values() for place in places} | {MESSAGES, MODES}
