@@ -66,8 +66,8 @@ class Load:
 
     def acquire(self, connections: int) -> Round:
         """POST once/acquire."""
-        place = f'"scopeId": "{self._scope}", "key": "%s", "holder": "bench", "holderSession": "bench"'
-        body = f'{{{place}, "leaseSeconds": {LEASE_S}}}'
+        place = f'"scopeId":"{self._scope}","key":"%s","holder":"bench","holderSession":"bench"'
+        body = f'{{{place},"leaseSeconds":{LEASE_S}}}'  # compact, as the SDK writes it
         done = self._http(connections, self._post("/once/acquire", body), '"ACQUIRED"')
         self.acquired += len(done.took_us)
         return done
