@@ -1,15 +1,19 @@
 """Long polls of three replicas on one database, which differ in what may wake them: the last cause left is the
 cause. None of them sweeps, and two do not tick."""
 
+import asyncio
 import contextlib
+import json
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support import spaces
+from runstate_server.wakeups.bus import CHANNEL
+from tests.support import database, spaces
 from tests.support.builders import Call
 from tests.support.database import Template
 from tests.support.metrics import Metrics, until_polls
@@ -86,10 +90,27 @@ class Poll:
 
 
 @contextlib.contextmanager
+def heard(database_url: str) -> Iterator[None]:
+    """Ends once a NOTIFY of one of the block's commits has gone out to all who listen."""
+
+    async def listen() -> None:
+        got = asyncio.Event()
+        async with database.connected(database_url) as connection:
+            await connection.add_listener(CHANNEL, lambda *_: got.set())
+            listening.set()
+            await asyncio.wait_for(got.wait(), PATIENCE_S)
+
+    listening = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(asyncio.run, listen())
+        assert listening.wait(PATIENCE_S)
+        yield
+        told.result(PATIENCE_S)
+
+
+@contextlib.contextmanager
 def dialled(space: Space, replica: Replica, call: Call) -> Iterator[socket.socket]:
     """A connection that has sent the call and waits, asleep by the time the block is entered."""
-    import json
-
     count = int(Metrics.of(replica).open_polls)
     body = json.dumps(call.body)
     head = (
