@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.support import builders, database, spaces
+from tests.support import builders, database, spaces, waits
 from tests.support.processes import Replica
 from tests.support.spaces import Space
 
 LOCK_TIMEOUT_S = 9
+
+
+@pytest.fixture(scope="session")
+def waits_group(template):
+    """Three replicas that differ in what may wake their long polls."""
+    with waits.group(template) as group:
+        yield group
 
 
 @pytest.fixture

@@ -36,9 +36,9 @@ class Group:
     space: Space
     database_url: str
 
-    def poll(self, where: str, call: Call) -> "Poll":
-        """The call, waiting in that replica by the time the block is entered."""
-        return Poll(self, getattr(self, where), call)
+    def poll(self, where: str, call: Call, key: str | None = None) -> "Poll":
+        """The call, under that Idempotency-Key, waiting in that replica by the time the block is entered."""
+        return Poll(self, getattr(self, where), call, key)
 
 
 @contextlib.contextmanager
@@ -57,15 +57,16 @@ def group(template: Template) -> Iterator[Group]:
 class Poll:
     """A waiting call in a thread, asleep by the time the block is entered."""
 
-    def __init__(self, group: Group, replica: Replica, call: Call) -> None:
+    def __init__(self, group: Group, replica: Replica, call: Call, key: str | None) -> None:
         self._client = group.space.client(replica.url)
         self._replica = replica
         self._call = call
+        self._key = key
 
     def __enter__(self) -> "Poll":
         self._pool = ThreadPoolExecutor(1)
         self._before = Metrics.of(self._replica)
-        self._answer = self._pool.submit(self._call.send, self._client)
+        self._answer = self._pool.submit(self._call.send, self._client, self._key)
         until_polls(self._replica, int(self._before.open_polls) + 1)
         return self
 

@@ -13,10 +13,9 @@ from tests.support.waits import WAIT_MS, dialled
 pytestmark = pytest.mark.processes
 
 
-@pytest.fixture(scope="module")
-def group(template):
-    with waits.group(template) as found:
-        yield found
+@pytest.fixture
+def group(waits_group):
+    return waits_group
 
 
 @pytest.fixture
