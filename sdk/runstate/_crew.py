@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from runstate._background import in_thread, shared
+from runstate._background import shared
+from runstate._threads import in_thread
 from runstate.errors import RunstateError
 
 Launch = Callable[[Coroutine[Any, Any, Any]], "concurrent.futures.Future[Any]"]

@@ -22,6 +22,7 @@ _JITTER = 0.1
 _MARGIN = 0.02  # of the lease: for clocks that do not run at the same speed
 _MARGIN_S_MAX = 0.5
 _UNPROVEN = 1 / 3  # of the lease: how old its grant may be without a renewal to prove it
+_INSTANT_S = 0.001
 _ATTEMPT_S_MIN = 0.2
 _ATTEMPT_S_MAX = 10.0
 
@@ -71,6 +72,7 @@ class Heartbeat:
         self._on_lost = on_lost
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._resting = False
         self._stopped = False
         self._lost: RunstateError | None = None
 
@@ -100,8 +102,13 @@ class Heartbeat:
         until = sent_at + trusted_s(lease_s)
         shared.soon(lambda: self._extend(until))
 
+    def rest(self) -> None:
+        """Renews no more, from any thread; the lease is lost when its time is over, unless it is stopped."""
+        self._resting = True
+        shared.soon(self._due.set)
+
     def stop(self) -> None:
-        """Renews no more, from any thread; the lease lapses unless it is released."""
+        """Is over, from any thread: renews no more, and is not lost any more."""
         self._stopped = True
         for task in self._tasks:
             shared.soon(task.cancel)
@@ -111,6 +118,10 @@ class Heartbeat:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._due.wait(), interval_s(self._lease_s))
             self._due.clear()
+            while self._resting:
+                if self.lost is not None:
+                    return
+                await asyncio.sleep(max(_INSTANT_S, self._trusted_until - time.monotonic()))
             await self._renew_in_time()
 
     async def _renew_in_time(self) -> None:

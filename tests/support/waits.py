@@ -1,15 +1,19 @@
-"""Long polls of three replicas on one database, which differ in what may wake them: the last cause left is the
-cause. None of them sweeps, and two do not tick."""
+"""Long polls of three replicas on one database, which differ in what may wake them: the last cause left is
+the cause. None of them sweeps, and two do not tick."""
 
+import asyncio
 import contextlib
+import json
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from tests.support import spaces
+from runstate_server.wakeups.bus import CHANNEL
+from tests.support import database, spaces
 from tests.support.builders import Call
 from tests.support.database import Template
 from tests.support.metrics import Metrics, until_polls
@@ -32,9 +36,9 @@ class Group:
     space: Space
     database_url: str
 
-    def poll(self, where: str, call: Call) -> "Poll":
-        """The call, waiting in that replica by the time the block is entered."""
-        return Poll(self, getattr(self, where), call)
+    def poll(self, where: str, call: Call, key: str | None = None) -> "Poll":
+        """The call, under that Idempotency-Key, waiting in that replica by the time the block is entered."""
+        return Poll(self, getattr(self, where), call, key)
 
 
 @contextlib.contextmanager
@@ -53,15 +57,16 @@ def group(template: Template) -> Iterator[Group]:
 class Poll:
     """A waiting call in a thread, asleep by the time the block is entered."""
 
-    def __init__(self, group: Group, replica: Replica, call: Call) -> None:
+    def __init__(self, group: Group, replica: Replica, call: Call, key: str | None) -> None:
         self._client = group.space.client(replica.url)
         self._replica = replica
         self._call = call
+        self._key = key
 
-    def __enter__(self) -> "Poll":
+    def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(1)
         self._before = Metrics.of(self._replica)
-        self._answer = self._pool.submit(self._call.send, self._client)
+        self._answer = self._pool.submit(self._call.send, self._client, self._key)
         until_polls(self._replica, int(self._before.open_polls) + 1)
         return self
 
@@ -86,10 +91,27 @@ class Poll:
 
 
 @contextlib.contextmanager
+def heard(database_url: str) -> Iterator[None]:
+    """Ends once a NOTIFY of one of the block's commits has gone out to all who listen."""
+
+    async def listen() -> None:
+        got = asyncio.Event()
+        async with database.connected(database_url) as connection:
+            await connection.add_listener(CHANNEL, lambda *_: got.set())
+            listening.set()
+            await asyncio.wait_for(got.wait(), PATIENCE_S)
+
+    listening = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(asyncio.run, listen())
+        assert listening.wait(PATIENCE_S)
+        yield
+        told.result(PATIENCE_S)
+
+
+@contextlib.contextmanager
 def dialled(space: Space, replica: Replica, call: Call) -> Iterator[socket.socket]:
     """A connection that has sent the call and waits, asleep by the time the block is entered."""
-    import json
-
     count = int(Metrics.of(replica).open_polls)
     body = json.dumps(call.body)
     head = (

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from runstate._background import in_thread, shared
+from runstate._background import shared
 from runstate._crew import is_async
 from runstate._heartbeat import Heartbeat, granted_at
+from runstate._threads import in_thread
 from runstate._transport import Space, new_idempotency_key
 from runstate.errors import LeaseLostError, RunstateError
 
@@ -73,11 +74,13 @@ class Lease:
             idempotency_key=self._release_key,
         )
         self._released = True
-
-    async def aclose(self) -> None:
-        """Renews no more, and does not release: the lease lapses when its time is over."""
         if self._heartbeat is not None:
             self._heartbeat.stop()
+
+    async def aclose(self) -> None:
+        """Renews no more, and does not release: the lease is lost when its time is over."""
+        if self._heartbeat is not None:
+            self._heartbeat.rest()
 
     async def begin(self, answer: dict[str, Any], asked_at: float) -> None:
         """For the SDK: holds what the server has granted. Raises what the server refuses, if it turns out to

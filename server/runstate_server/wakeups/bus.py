@@ -17,8 +17,7 @@ from runstate_server.foundation import bounds, db
 
 CHANNEL = "runstate"
 # Before topics joined by |: one of their sleepers suffices, for there is one thing to be had. One that was
-# woken and
-# leaves without looking passes it on, and so does one that took something: there may be more.
+# woken and leaves without looking passes it on, and so does one that took something: there may be more.
 ONE = "+"
 log = logging.getLogger("runstate.wakeups")
 
@@ -27,14 +26,29 @@ Tick = Callable[[list[str], list[int], int], Awaitable[list[Any]]]
 
 
 class Sleeper:
-    """One long poll: set when any of its topics was woken since `clear`."""
+    """One long poll: set when any of its topics was woken since the last look."""
 
-    __slots__ = ("event", "space_id", "topics")
+    __slots__ = ("_looking", "event", "space_id", "topics")
 
     def __init__(self, space_id: str, topics: tuple[str, ...]) -> None:
         self.space_id = space_id
         self.topics = topics
         self.event = asyncio.Event()
+        self._looking = False
+
+    def looks(self) -> None:
+        """It answers the wake, if there was one, by looking."""
+        self._looking = self.event.is_set()
+        self.event.clear()
+
+    def saw_nothing(self) -> None:
+        """There was nothing to be had."""
+        self._looking = False
+
+    @property
+    def owes(self) -> bool:
+        """Whether it was woken and has not found that there is nothing: another may have what there is."""
+        return self._looking or self.event.is_set()
 
 
 class Bus:
@@ -58,8 +72,10 @@ class Bus:
 
     @contextlib.contextmanager
     def subscribe(self, space_id: str, topics: Iterable[str]) -> Iterator[Sleeper]:
-        """Register before looking, so that nothing falls between the look and the sleep."""
-        sleeper = Sleeper(space_id, tuple(name.removeprefix(ONE) for name in topics))
+        """Register before looking, so that nothing falls between the look and the sleep. Whoever leaves owing
+        passes its wake on, once it is no sleeper itself."""
+        names = tuple(topics)
+        sleeper = Sleeper(space_id, tuple(name.removeprefix(ONE) for name in names))
         for name in sleeper.topics:
             self._sleepers[name][sleeper] = None
         self._spaces[space_id] = self._spaces.get(space_id, 0) + 1
@@ -74,6 +90,8 @@ class Bus:
             if not self._spaces[space_id]:
                 del self._spaces[space_id]
                 self._seen.pop(space_id, None)
+            if sleeper.owes:
+                self.wake([name for name in names if name.startswith(ONE)])
 
     @property
     def sleeping(self) -> int:
@@ -85,12 +103,12 @@ class Bus:
         sleeper suffices for (ONE) goes to others only when nobody sleeps here."""
         for name in topics:
             woken = self._wake_here(name, "commit")
-            if self._dsn is not None and not (woken and name.startswith(ONE)):
-                self._outgoing.add(name)
-                self._outgoing_set.set()
+            if not (woken and name.startswith(ONE)):
+                self._tell(name)
 
     def alarm(self, name: str, in_s: float) -> None:
-        """Wake one sleeper of a topic after in_s seconds; the earliest alarm of a topic stands for all."""
+        """Wake one sleeper of a topic after in_s seconds, of another replica when nobody sleeps here; the
+        earliest alarm of a topic stands for all."""
         loop = asyncio.get_running_loop()
         known = self._alarms.get(name)
         if known is not None:
@@ -101,7 +119,14 @@ class Bus:
 
     def _ring(self, name: str) -> None:
         self._alarms.pop(name, None)
-        self._wake_here(ONE + name, "alarm")
+        if not self._wake_here(ONE + name, "alarm"):
+            self._tell(ONE + name)
+
+    def _tell(self, name: str) -> None:
+        """Let the other replicas know."""
+        if self._dsn is not None:
+            self._outgoing.add(name)
+            self._outgoing_set.set()
 
     def wake_everybody(self, why: str) -> None:
         """Let every sleeper look again: after a reconnect, and at a drain."""

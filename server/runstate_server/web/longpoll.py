@@ -60,31 +60,33 @@ class LongPolls:
         ends_at = loop.time() + wait_s
         reply = await probe()
         if wait_s <= 0 or ready(reply):
-            return reply
+            return self._leased(reply)
         self.open += 1
         try:
             async with _hangup(receive) as gone:
                 with self.bus.subscribe(space_id, reply.sleep) as sleeper:
                     turns = [name for name in reply.sleep if name.startswith(ONE)]
-                    woken = False
-                    try:
-                        while not self.drain.draining:
-                            if gone.done():
-                                raise ClientGone
-                            woken = sleeper.event.is_set()
-                            sleeper.event.clear()
-                            reply = await probe()
-                            left_s = ends_at - loop.time()
-                            if ready(reply) or left_s <= 0:
-                                break
-                            woken = False
-                            await self._sleep(sleeper.event, gone, self._sleep_s(reply, turns, left_s))
-                    finally:
-                        if turns and (sleeper.event.is_set() or (woken and ready(reply))):
-                            self.bus.wake(turns)
-            return reply
+                    while not self.drain.draining:
+                        if gone.done():
+                            raise ClientGone
+                        sleeper.looks()
+                        reply = await probe()
+                        left_s = ends_at - loop.time()
+                        if ready(reply) or left_s <= 0:
+                            break
+                        sleeper.saw_nothing()
+                        await self._sleep(sleeper.event, gone, self._sleep_s(reply, turns, left_s))
+            return self._leased(reply)
         finally:
             self.open -= 1
+
+    def _leased(self, reply: Reply) -> Reply:
+        """What was granted names whom its lapse concerns and in how many seconds: sleepers that looked before
+        the grant do not know of it."""
+        if reply.changed and reply.again_s is not None:
+            for name in reply.sleep:
+                self.bus.alarm(name.removeprefix(ONE), reply.again_s + _PAST_S)
+        return reply
 
     def _sleep_s(self, reply: Reply, turns: list[str], left_s: float) -> float:
         """How long to sleep at most. Where one sleeper suffices, the next instant is an alarm that all

@@ -1,4 +1,5 @@
-"""A POST that waits for a key: woken by the release, the lapse, the end of the scope; one release, one waiter."""
+"""A POST that waits for a key: woken by the release, the lapse, the end of the scope; one release, one
+waiter."""
 
 from contextlib import ExitStack
 
@@ -13,10 +14,9 @@ from tests.support.waits import WAIT_MS, dialled
 pytestmark = pytest.mark.processes
 
 
-@pytest.fixture(scope="module")
-def group(template):
-    with waits.group(template) as found:
-        yield found
+@pytest.fixture
+def group(waits_group):
+    return waits_group
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_waiter_is_told_when_a_deadline_above_it_passes_and_nothing_else_happe
     owned(api, claim, lease_s=3600)
     with group.poll("there", claim.acquire(waitMs=WAIT_MS)) as poll:
         refused(poll.response(), "DEADLINE_EXCEEDED")
-        assert poll.causes().keys() <= {"alarm"}
+        assert poll.causes().keys() <= {"alarm", "commit"}  # its own look writes the expiry
 
 
 def test_a_waiter_sleeps_on_when_the_lease_it_watches_is_renewed(group, api, claim):
@@ -136,7 +136,8 @@ def test_waiters_who_hang_up_as_they_are_woken_pass_the_wake_on(group, api, clai
         last = exits.enter_context(group.poll("there", ask))
         group.there.pause()
         try:
-            ok(claim.release(token).send(api))
+            with waits.heard(group.database_url):
+                ok(claim.release(token).send(api))
             for connection in gone:
                 connection.close()
         finally:
@@ -156,9 +157,7 @@ def test_a_waiter_who_hangs_up_takes_nothing(group, api, claim):
 def test_sleeping_waiters_hold_no_connection(group, api, claim):
     token = owned(api, claim, lease_s=3600)["token"]
     with ExitStack() as polls:
-        waiting = [
-            polls.enter_context(group.poll("there", claim.acquire(waitMs=WAIT_MS))) for _ in range(12)
-        ]
+        waiting = [polls.enter_context(group.poll("there", claim.acquire(waitMs=WAIT_MS))) for _ in range(12)]
         assert Metrics.of(group.there).value("runstate_pool_max") < 12
         ok(end(claim.scope).send(api))
         for poll in waiting:

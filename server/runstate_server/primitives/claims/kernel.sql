@@ -8,13 +8,15 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.topic('claim', p_space, p_scope::text || '/' || p_key)
 $$;
 
--- The refusal of a key that is held at p_now, null when it is free. A waiting caller may sleep on it.
+-- The refusal of a key that is held at p_now, null when it is free. A waiting caller may sleep on it, in turns
+-- with others, until the lease lapses or the scope does.
 CREATE FUNCTION kernel.claim_held(p_space text, p_path uuid[], p_key text, p_now timestamptz)
 RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_holder text;
   v_expires_at timestamptz;
+  v_deadline timestamptz;
   v_reply kernel.reply;
 BEGIN
   SELECT c.holder, c.expires_at INTO v_holder, v_expires_at FROM runstate.claims c
@@ -24,10 +26,12 @@ BEGIN
   END IF;
   v_reply := kernel.refuse('CLAIM_HELD', 'claim "' || p_key || '" is held by "' || v_holder || '" until '
     || kernel.wire_time(v_expires_at));
-  v_reply.again_s := kernel.seconds_until(v_expires_at, p_now);
   v_reply.facts := pg_catalog.json_build_object('message', v_reply.facts ->> 'message', 'retryAfter',
-    v_reply.again_s);
-  v_reply.sleep := ARRAY[kernel.claim_topic(p_space, v_scope, p_key),
+    kernel.seconds_until(v_expires_at, p_now));
+  SELECT s.effective_deadline INTO v_deadline FROM runstate.scopes s
+   WHERE s.space_id = p_space AND s.id = v_scope;
+  v_reply.again_s := kernel.seconds_until(LEAST(v_expires_at, v_deadline), p_now);
+  v_reply.sleep := ARRAY['+' || kernel.claim_topic(p_space, v_scope, p_key),
     kernel.topic('scope', p_space, p_path[1]::text)];
   RETURN v_reply;
 END $$;
@@ -88,6 +92,7 @@ DECLARE
   v_topic text := kernel.claim_topic(p_space, v_scope, p_key);
   v_lapsed text;
   v_generation bigint;
+  v_reply kernel.reply;
 BEGIN
   SELECT CASE WHEN c.held THEN c.holder END, c.generation INTO v_lapsed, v_generation FROM runstate.claims c
    WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = p_key;
@@ -106,9 +111,12 @@ BEGIN
   PERFORM kernel.event(p_space, p_now, 'claim.acquired', p_path, 'claim', p_key, pg_catalog.json_build_object(
     'key', p_key, 'holder', p_holder, 'generation', v_generation::text,
     'leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL);
-  RETURN kernel.done(201, pg_catalog.json_build_object('key', p_key, 'scopeId', v_scope,
+  v_reply := kernel.done(201, pg_catalog.json_build_object('key', p_key, 'scopeId', v_scope,
     'generation', v_generation::text, 'token', p_token, 'leaseExpiresAt', kernel.wire_time(v_expires_at)),
       NULL);
+  v_reply.again_s := p_lease_s;
+  v_reply.sleep := ARRAY['+' || v_topic];
+  RETURN v_reply;
 END $$;
 
 -- The path of the scope whose claim this token was last given; null when there is none. The token alone picks

@@ -57,9 +57,9 @@ BEGIN
     PERFORM 1 FROM runstate.queue_leased l WHERE l.space_id = v_space AND l.seq = v_seq AND l.due_at <= v_now
       FOR UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
-    v_woken := kernel.delivery_review(v_space, v_seq, v_id, kernel.kernel_now());
-    count := count + CASE WHEN v_woken = '{}'::text[] THEN 0 ELSE 1 END;
-    wake := wake || v_woken;
+    wake := wake || kernel.delivery_review(v_space, v_seq, v_id, kernel.kernel_now());
+    PERFORM 1 FROM runstate.queue_leased l WHERE l.space_id = v_space AND l.seq = v_seq;
+    count := count + CASE WHEN FOUND THEN 0 ELSE 1 END;
   END LOOP;
   FOR v_space, v_seq, v_id, v_root IN
     SELECT r.space_id, r.seq, r.message_id, r.a0 FROM runstate.queue_ready r WHERE r.deadline <= v_now

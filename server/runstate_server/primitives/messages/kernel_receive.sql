@@ -38,10 +38,10 @@ BEGIN
   more := v_drops >= v_drops_max AND pg_catalog.cardinality(ids) = 0;
 END $$;
 
--- When an empty-handed poller should look again by itself: the first delay that ends, the first delivery that
--- comes due.
-CREATE FUNCTION kernel.queue_again_s(p_space text, p_mailbox uuid, p_root uuid, p_now timestamptz)
-RETURNS double precision LANGUAGE plpgsql VOLATILE AS $$
+-- When an empty-handed poller of a scope should look again by itself: the first delay that ends and the first
+-- delivery that comes due in the run, the deadline above the scope.
+CREATE FUNCTION kernel.queue_again_s(p_space text, p_mailbox uuid, p_root uuid, p_scope uuid,
+  p_now timestamptz) RETURNS double precision LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_ready timestamptz;
   v_leased timestamptz;
@@ -56,7 +56,7 @@ BEGIN
   SELECT l.due_at INTO v_leased FROM runstate.queue_leased l
    WHERE l.space_id = p_space AND l.mailbox_id = p_mailbox AND l.a0 = p_root ORDER BY l.due_at LIMIT 1;
   SELECT s.effective_deadline INTO v_deadline FROM runstate.scopes s WHERE s.space_id = p_space
-    AND s.id = p_root;
+    AND s.id = p_scope;
   RETURN kernel.seconds_until(LEAST(v_ready, v_leased, v_deadline), p_now);
 END $$;
 
@@ -92,6 +92,15 @@ RETURNS text[] LANGUAGE sql VOLATILE AS $$
         FROM pg_catalog.json_array_elements(CASE WHEN p_form = 'tasks' THEN p_facts -> 'admitted'
           ELSE '[]' END) WITH ORDINALITY a (task, n)) i
     JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
+$$;
+
+-- Whom the lapse of these deliveries would wake.
+CREATE FUNCTION kernel.take_topics(p_space text, p_ids uuid[]) RETURNS text[] LANGUAGE sql VOLATILE AS $$
+  SELECT pg_catalog.array_agg(DISTINCT kernel.message_topics(p_space, m.mailbox_id, s.path,
+      m.task_key IS NOT NULL))
+    FROM pg_catalog.unnest(p_ids) i (id)
+    JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
+    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id
 $$;
 
 -- Take messages (recv) or tasks (admit): at most as many as tokens are given. p_below: descendants of the
@@ -138,7 +147,8 @@ BEGIN
     v_reply.wake := v_wake;
     RETURN v_reply;
   ELSIF pg_catalog.cardinality(v_ids) = 0 THEN
-    v_reply := kernel.seen('{}', NULL, kernel.queue_again_s(p_space, p_mailbox, v_path[1], v_now));
+    v_reply := kernel.seen('{}', NULL, kernel.queue_again_s(p_space, p_mailbox, v_path[1], p_scope,
+      v_now));
     v_reply.status := 204;
     v_reply.wake := v_wake;
     v_reply.sleep := ARRAY['+' || kernel.poller_topic(p_space, p_mailbox, p_scope, p_below, v_tasks_only),
@@ -148,5 +158,7 @@ BEGIN
   v_reply := kernel.done(200, kernel.take_facts(p_space, p_form, v_ids, p_tokens,
     kernel.wire_time(kernel.lease_end(v_now, p_lease_s))), v_wake);
   v_reply.payloads := kernel.take_payloads(p_space, p_form, v_reply.facts);
+  v_reply.again_s := p_lease_s;
+  v_reply.sleep := kernel.take_topics(p_space, v_ids);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;

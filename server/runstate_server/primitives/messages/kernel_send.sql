@@ -66,6 +66,30 @@ BEGIN
   RETURN v_wake;
 END $$;
 
+-- What many inserts of tasks into these mailboxes and scopes would else lock one by one in the order of the
+-- request: the lines of INBOX scopes, and lanes that are new. Sorted.
+CREATE FUNCTION kernel.queue_prepare(p_space text, p_mailboxes uuid[], p_scopes uuid[], p_priorities int[])
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_line bigint;
+BEGIN
+  FOR v_line IN
+    SELECT DISTINCT kernel.line_key(p_space, k.mailbox, k.scope) AS line
+      FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes)) k (mailbox, scope)
+      JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = k.mailbox AND b.mode = 'INBOX' ORDER BY line
+  LOOP
+    PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
+  END LOOP;
+  INSERT INTO runstate.queue_lanes (space_id, a0, mailbox_id, lane, rank)
+  SELECT DISTINCT p_space, s.root_id, k.mailbox, 1, CASE b.mode WHEN 'INBOX' THEN 0 ELSE -k.priority END AS rank
+    FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes),
+      pg_catalog.unnest(p_priorities)) k (mailbox, scope, priority)
+    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = k.scope
+    JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = k.mailbox
+   ORDER BY s.root_id, k.mailbox, rank
+  ON CONFLICT (space_id, a0, mailbox_id, lane, rank) DO NOTHING;
+END $$;
+
 -- The lock of a natural key in a mailbox and scope; taken before the insert, since a unique index would wait
 -- unbounded.
 CREATE FUNCTION kernel.message_key_lock(p_space text, p_mailbox uuid, p_scope uuid, p_kind text, p_key text)

@@ -1,11 +1,13 @@
 -- Messages, third verb: renew, complete, nack, redrive.
 
 -- First steps of renew, complete and nack, on the message that message_find found. Null: p_token holds it,
--- its leased row is locked, in an INBOX its line is held. p_other: another scope whose gate is needed too (of
--- the reply that a completion sends on), or null.
+-- its leased row is locked, in an INBOX its line is held. p_to, p_other, p_work_key: of the message that a
+-- completion sends on, its mailbox, its scope if that is another one, its key; null otherwise. Their locks are
+-- taken too, before the row's.
 -- Refuses: NOT_FOUND, STALE_CLAIM; SCOPE_CANCELLED and DEADLINE_EXCEEDED only once the root run has ended.
-CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_q kernel.queued, p_token text, p_other uuid,
-  p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_q kernel.queued, p_token text, p_to uuid,
+  p_other uuid, p_work_key text, p_idem text, p_print bytea) RETURNS kernel.reply
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_roots uuid[] := ARRAY[(p_q).path[1]];
   v_reply kernel.reply;
@@ -28,12 +30,37 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  IF (p_q).inbox THEN
-    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.line_key(p_space, (p_q).mailbox_id,
-      (p_q).path[pg_catalog.cardinality((p_q).path)]));
-  END IF;
+  PERFORM kernel.settle_locks(p_space, p_q, p_to, p_other, p_work_key);
   PERFORM 1 FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (p_q).seq FOR UPDATE;
   RETURN kernel.delivery_refusal(p_space, p_q, p_token);
+END $$;
+
+-- The advisory locks of a settle, in the order in which all calls take them: key and backlog of the message that
+-- it sends on, then the lines of both mailboxes by number. Two that answer each other would else wait in a circle.
+CREATE FUNCTION kernel.settle_locks(p_space text, p_q kernel.queued, p_to uuid, p_other uuid, p_work_key text)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_own uuid := (p_q).path[pg_catalog.cardinality((p_q).path)];
+  v_scope uuid := COALESCE(p_other, v_own);
+  v_inbox boolean;
+  v_limit int;
+  v_line bigint;
+BEGIN
+  IF p_work_key IS NOT NULL AND p_to IS NOT NULL THEN
+    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.message_key_lock(p_space, p_to, v_scope, 'work', p_work_key));
+  END IF;
+  SELECT b.mode = 'INBOX', b.backlog_limit INTO v_inbox, v_limit FROM runstate.mailboxes b
+   WHERE b.space_id = p_space AND b.id = p_to;
+  IF v_limit IS NOT NULL THEN
+    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.lock_key('backlog', p_space, p_to::text));
+  END IF;
+  FOR v_line IN
+    SELECT l.line FROM (VALUES (CASE WHEN (p_q).inbox THEN kernel.line_key(p_space, (p_q).mailbox_id, v_own) END),
+        (CASE WHEN v_inbox THEN kernel.line_key(p_space, p_to, v_scope) END)) l (line)
+     WHERE l.line IS NOT NULL ORDER BY l.line
+  LOOP
+    PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
+  END LOOP;
 END $$;
 
 -- A message as its present delivery has it; the leased row is locked.
@@ -94,7 +121,7 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, NULL, p_idem, p_print);
+  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, NULL, NULL, NULL, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
@@ -128,7 +155,8 @@ BEGIN
       RETURN kernel.no_mailbox(p_mailbox);
     END IF;
   END IF;
-  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, p_scope, p_idem, p_print);
+  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, p_mailbox, p_scope, p_work_key,
+    p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
@@ -152,9 +180,10 @@ BEGIN
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
--- Exponential backoff after the n-th attempt: 0.5 s doubling, at most 60 s, give or take 20 %.
+-- Exponential backoff after the n-th attempt: 0.5 s doubling, give or take 20 %, never more than 60 s.
 CREATE FUNCTION kernel.backoff_s(p_attempt int) RETURNS double precision LANGUAGE sql VOLATILE AS $$
-  SELECT LEAST(0.5 * pg_catalog.power(2, LEAST(p_attempt, 10) - 1), 60) * (0.8 + 0.4 * pg_catalog.random())
+  SELECT LEAST(LEAST(0.5 * pg_catalog.power(2, LEAST(p_attempt, 10) - 1), 60)
+    * (0.8 + 0.4 * pg_catalog.random()), 60)
 $$;
 
 -- Give a delivery back: to be retried after p_delay_s (null: backoff) while attempts are left, else DEAD;
@@ -170,7 +199,7 @@ DECLARE
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, NULL, p_idem, p_print);
+  v_reply := kernel.delivery_enter(p_space, p_id, v_q, p_token, NULL, NULL, NULL, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;

@@ -57,27 +57,67 @@ BEGIN
   END LOOP;
 END $$;
 
+-- The lanes of one rank that have something available, the one with the earliest head first. Locks nothing: a
+-- row that is locked and left behind would be missed by whoever looks meanwhile.
+CREATE FUNCTION kernel.queue_turns(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
+  p_rank smallint, p_now timestamptz) RETURNS smallint[] LANGUAGE sql VOLATILE AS $$
+  SELECT pg_catalog.array_agg(d.lane ORDER BY h.available_at, h.seq) FROM runstate.queue_lanes d
+    CROSS JOIN LATERAL (
+      (SELECT r.available_at, r.seq FROM runstate.queue_ready r
+        WHERE p_level = -1 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = p_anchor
+          AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+        ORDER BY r.available_at, r.seq LIMIT 1)
+      UNION ALL
+      (SELECT r.available_at, r.seq FROM runstate.queue_ready r
+        WHERE p_level = 0 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a0 = p_anchor
+          AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+        ORDER BY r.available_at, r.seq LIMIT 1)
+      UNION ALL
+      (SELECT r.available_at, r.seq FROM runstate.queue_ready r
+        WHERE p_level = 1 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a1 = p_anchor
+          AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+        ORDER BY r.available_at, r.seq LIMIT 1)
+      UNION ALL
+      (SELECT r.available_at, r.seq FROM runstate.queue_ready r
+        WHERE p_level = 2 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a2 = p_anchor
+          AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+        ORDER BY r.available_at, r.seq LIMIT 1)
+      UNION ALL
+      (SELECT f.available_at, f.seq FROM runstate.scopes s CROSS JOIN LATERAL (
+         SELECT r.available_at, r.seq FROM runstate.queue_ready r
+          WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = s.id AND r.deliverable
+            AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+          ORDER BY r.available_at, r.seq LIMIT 1) f
+        WHERE p_level > 2 AND s.space_id = p_space AND s.root_id = p_root AND s.path[p_level + 1] = p_anchor
+        ORDER BY f.available_at, f.seq LIMIT 1)) h
+   WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox AND d.rank = p_rank
+$$;
+
 -- Lock the next row to deliver: the highest rank, in it the earliest of its lanes. Null: nothing is
 -- available.
 CREATE FUNCTION kernel.queue_pick(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
   p_tasks_only boolean, p_now timestamptz) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_rank smallint;
+  v_lanes smallint[];
+  v_lane smallint;
   v_seq bigint;
 BEGIN
-  FOR v_rank IN
-    SELECT DISTINCT d.rank FROM runstate.queue_lanes d WHERE d.space_id = p_space AND d.a0 = p_root
-       AND d.mailbox_id = p_mailbox AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) ORDER BY d.rank
+  FOR v_rank, v_lanes IN
+    SELECT d.rank, pg_catalog.array_agg(d.lane) FROM runstate.queue_lanes d
+     WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox
+       AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) GROUP BY d.rank ORDER BY d.rank
   LOOP
-    SELECT h.seq INTO v_seq FROM runstate.queue_lanes d
-      CROSS JOIN LATERAL kernel.queue_head(p_space, p_mailbox, p_level, p_anchor, p_root, d.lane, v_rank,
-        p_now) h
-     WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox AND d.rank = v_rank
-       AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) AND h.seq IS NOT NULL
-     ORDER BY h.available_at, h.seq LIMIT 1;
-    IF v_seq IS NOT NULL THEN
-      RETURN v_seq;
+    IF pg_catalog.cardinality(v_lanes) > 1 THEN
+      v_lanes := kernel.queue_turns(p_space, p_mailbox, p_level, p_anchor, p_root, v_rank, p_now);
     END IF;
+    FOREACH v_lane IN ARRAY COALESCE(v_lanes, '{}'::smallint[]) LOOP
+      SELECT h.seq INTO v_seq FROM kernel.queue_head(p_space, p_mailbox, p_level, p_anchor, p_root, v_lane,
+        v_rank, p_now) h;
+      IF v_seq IS NOT NULL THEN
+        RETURN v_seq;
+      END IF;
+    END LOOP;
   END LOOP;
   RETURN NULL;
 END $$;

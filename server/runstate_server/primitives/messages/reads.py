@@ -36,18 +36,24 @@ SELECT m.seq, json_build_object('id', m.id, 'scopeId', m.scope_id, 'state', st.s
 _MAILBOX = "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id"
 _SCOPE = "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id"
 
+# A lease that has lapsed is ready again, whether or not anybody has noticed.
 _DEPTH = """
-SELECT {build}.mailbox_facts(:space, b.id),
-    (SELECT count(*) FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at <= :now),
-    (SELECT count(*) FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at > :now),
-    (SELECT count(*) FROM runstate.queue_leased l WHERE l.space_id = :space AND l.mailbox_id = b.id),
+SELECT {build}.mailbox_facts(:space, b.id), w.ready + l.lapsed, w.delayed, l.leased,
     (SELECT count(*) FROM runstate.messages m
       WHERE m.space_id = :space AND m.mailbox_id = b.id AND m.ended = 'DEAD'),
-    (SELECT {build}.wire_time(min(r.available_at)) FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at <= :now)
-  FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :mailbox
+    {build}.wire_time(LEAST(w.oldest_at, l.oldest_at))
+  FROM runstate.mailboxes b
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.available_at <= :now) AS ready,
+           count(*) FILTER (WHERE r.available_at > :now) AS delayed,
+           min(r.available_at) FILTER (WHERE r.available_at <= :now) AS oldest_at
+      FROM runstate.queue_ready r WHERE r.space_id = :space AND r.mailbox_id = b.id) w
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE q.expires_at <= :now) AS lapsed,
+           count(*) FILTER (WHERE q.expires_at > :now) AS leased,
+           min(q.expires_at) FILTER (WHERE q.expires_at <= :now) AS oldest_at
+      FROM runstate.queue_leased q WHERE q.space_id = :space AND q.mailbox_id = b.id) l
+ WHERE b.space_id = :space AND b.id = :mailbox
 """
 
 

@@ -85,12 +85,9 @@ BEGIN
       RETURN v_reply;
     END IF;
   END LOOP;
+  PERFORM kernel.queue_prepare(p_space, p_mailboxes, p_scopes, p_priorities);
   v_now := kernel.kernel_now();
-  FOR v_n IN
-    SELECT k.n FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes),
-      pg_catalog.unnest(p_keys)) WITH ORDINALITY k (scope, mailbox, key, n)
-     ORDER BY k.mailbox, k.scope, k.n
-  LOOP
+  FOR v_n IN 1..pg_catalog.cardinality(p_ids) LOOP
     PERFORM 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = p_scopes[v_n]
         AND m.mailbox_id = p_mailboxes[v_n] AND m.task_key = p_keys[v_n];
     CONTINUE WHEN FOUND;
