@@ -8,8 +8,8 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.topic('claim', p_space, p_scope::text || '/' || p_key)
 $$;
 
--- The refusal of a key that is held at p_now, null when it is free. A waiting caller may sleep on it, in turns
--- with others, until the lease lapses or the scope does.
+-- The refusal of a key that is held at p_now, null when it is free. A waiting caller may sleep on it, in
+-- turns with others, until the lease lapses or the scope does.
 CREATE FUNCTION kernel.claim_held(p_space text, p_path uuid[], p_key text, p_now timestamptz)
 RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

@@ -76,12 +76,13 @@ BEGIN
   FOR v_line IN
     SELECT DISTINCT kernel.line_key(p_space, k.mailbox, k.scope) AS line
       FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes)) k (mailbox, scope)
-      JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = k.mailbox AND b.mode = 'INBOX' ORDER BY line
-  LOOP
+      JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = k.mailbox AND b.mode = 'INBOX'
+        ORDER BY line LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
   END LOOP;
   INSERT INTO runstate.queue_lanes (space_id, a0, mailbox_id, lane, rank)
-  SELECT DISTINCT p_space, s.root_id, k.mailbox, 1, CASE b.mode WHEN 'INBOX' THEN 0 ELSE -k.priority END AS rank
+  SELECT DISTINCT p_space, s.root_id, k.mailbox, 1, CASE b.mode WHEN 'INBOX' THEN 0
+    ELSE -k.priority END AS rank
     FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes),
       pg_catalog.unnest(p_priorities)) k (mailbox, scope, priority)
     JOIN runstate.scopes s ON s.space_id = p_space AND s.id = k.scope

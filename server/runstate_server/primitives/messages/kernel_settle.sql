@@ -2,8 +2,8 @@
 
 -- First steps of renew, complete and nack, on the message that message_find found. Null: p_token holds it,
 -- its leased row is locked, in an INBOX its line is held. p_to, p_other, p_work_key: of the message that a
--- completion sends on, its mailbox, its scope if that is another one, its key; null otherwise. Their locks are
--- taken too, before the row's.
+-- completion sends on, its mailbox, its scope if that is another one, its key; null otherwise. Their locks
+-- are taken too, before the row's.
 -- Refuses: NOT_FOUND, STALE_CLAIM; SCOPE_CANCELLED and DEADLINE_EXCEEDED only once the root run has ended.
 CREATE FUNCTION kernel.delivery_enter(p_space text, p_id uuid, p_q kernel.queued, p_token text, p_to uuid,
   p_other uuid, p_work_key text, p_idem text, p_print bytea) RETURNS kernel.reply
@@ -35,8 +35,9 @@ BEGIN
   RETURN kernel.delivery_refusal(p_space, p_q, p_token);
 END $$;
 
--- The advisory locks of a settle, in the order in which all calls take them: key and backlog of the message that
--- it sends on, then the lines of both mailboxes by number. Two that answer each other would else wait in a circle.
+-- The advisory locks of a settle, in the order in which all calls take them: key and backlog of the message
+-- that it sends on, then the lines of both mailboxes by number. Two that answer each other would else wait in
+-- a circle.
 CREATE FUNCTION kernel.settle_locks(p_space text, p_q kernel.queued, p_to uuid, p_other uuid, p_work_key text)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -47,7 +48,8 @@ DECLARE
   v_line bigint;
 BEGIN
   IF p_work_key IS NOT NULL AND p_to IS NOT NULL THEN
-    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.message_key_lock(p_space, p_to, v_scope, 'work', p_work_key));
+    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.message_key_lock(p_space, p_to, v_scope, 'work',
+      p_work_key));
   END IF;
   SELECT b.mode = 'INBOX', b.backlog_limit INTO v_inbox, v_limit FROM runstate.mailboxes b
    WHERE b.space_id = p_space AND b.id = p_to;
@@ -55,8 +57,8 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock(kernel.lock_key('backlog', p_space, p_to::text));
   END IF;
   FOR v_line IN
-    SELECT l.line FROM (VALUES (CASE WHEN (p_q).inbox THEN kernel.line_key(p_space, (p_q).mailbox_id, v_own) END),
-        (CASE WHEN v_inbox THEN kernel.line_key(p_space, p_to, v_scope) END)) l (line)
+    SELECT l.line FROM (VALUES (CASE WHEN (p_q).inbox THEN kernel.line_key(p_space, (p_q).mailbox_id,
+      v_own) END), (CASE WHEN v_inbox THEN kernel.line_key(p_space, p_to, v_scope) END)) l (line)
      WHERE l.line IS NOT NULL ORDER BY l.line
   LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
