@@ -29,25 +29,28 @@ async def operate(settings: Settings, options: argparse.Namespace) -> list[str]:
     async with _opened(settings) as (kernel, engine):
         if verb == "space_create":
             reply = await spaces.create_space(
-                kernel, space_id=_space(options.id), name=options.name or options.id, limits=None
+                kernel,
+                space_id=_space(options.id),
+                name=options.id if options.name is None else _name("--name", options.name),
+                limits=None,
             )
             return [f"space {_facts(reply)['id']} is created"]
         if verb == "space_list":
             return [_space_line(s) async for s in _all(reads.spaces, "spaces", engine, kernel.schema)]
         if verb in ("space_suspend", "space_resume"):
             suspend = verb == "space_suspend"
-            reply = await spaces.change_space(kernel, space_id=options.id, suspended=suspend, limits=None)
+            space_id = _space(options.id)
+            reply = await spaces.change_space(kernel, space_id=space_id, suspended=suspend, limits=None)
             return [f"space {_facts(reply)['id']} is {'suspended' if suspend else 'served again'}"]
         if verb == "key_create":
             return await _create_key(kernel, options)
         if verb == "key_list":
-            return [
-                _key_line(k) async for k in _all(reads.keys, "keys", engine, kernel.schema, options.space)
-            ]
+            space_id = _space(options.space)
+            return [_key_line(k) async for k in _all(reads.keys, "keys", engine, kernel.schema, space_id)]
         key_id = ids.parse_id(options.id)
         if key_id is None:
             raise Refusal(Code.NOT_FOUND, f"{options.id!r} is no id of a key; `runstate key list` shows them")
-        _facts(await spaces.revoke_key(kernel, space_id=options.space, key_id=key_id))
+        _facts(await spaces.revoke_key(kernel, space_id=_space(options.space), key_id=key_id))
         return [f"key {key_id} is revoked"]
 
 
@@ -73,7 +76,7 @@ def _nobody(_topics: Sequence[str]) -> None:
 async def _create_key(kernel: Kernel, options: argparse.Namespace) -> list[str]:
     api_key = ids.new_api_key()
     out: Path | None = options.out
-    permissions = [p.strip() for p in options.permissions.split(",")]
+    permissions = sorted({p.strip() for p in options.permissions.split(",")})
     unknown = [p for p in permissions if p not in list(Permission)]
     if unknown:
         raise Refusal(
@@ -85,9 +88,9 @@ async def _create_key(kernel: Kernel, options: argparse.Namespace) -> list[str]:
         facts = _facts(
             await spaces.create_key(
                 kernel,
-                space_id=options.space,
+                space_id=_space(options.space),
                 api_key=api_key,
-                label=options.label,
+                label=_name("--label", options.label),
                 permissions=permissions,
                 expires_at=_expiry(options.expires),
                 also_spaces=[_space(s.strip()) for s in options.also.split(",") if s.strip()],
@@ -122,6 +125,17 @@ def _expiry(text: str | None) -> datetime | None:
 def _space(text: str) -> str:
     if not is_space_id(text):
         raise Refusal(Code.VALIDATION_FAILED, f"{text!r} is no id of a space: 1 to 64 of A-Z a-z 0-9 . _ -")
+    return text
+
+
+def _name(option: str, text: str) -> str:
+    if not 1 <= len(text) <= bounds.name_chars_max:
+        raise Refusal(
+            Code.VALIDATION_FAILED,
+            f"{option} must have 1 to {bounds.name_chars_max} characters, not {len(text)}",
+        )
+    if not text.isprintable():
+        raise Refusal(Code.VALIDATION_FAILED, f"{option} must be printable text")
     return text
 
 

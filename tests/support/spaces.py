@@ -8,6 +8,9 @@ from typing import Any
 
 import httpx
 
+LIMITED_SQL = (
+    "SELECT code, facts FROM {schema}.key_create($1, $2, $3, 'limited', $4, NULL, '{{}}', NULL, NULL)"
+)
 BOOTSTRAP_SQL = "SELECT code, facts FROM {schema}.space_bootstrap($1, $2, $3, $4)"
 
 
@@ -58,3 +61,20 @@ def create(database_url: str) -> Space:
     )
     assert rows[0]["code"] is None, rows[0]
     return space
+
+
+def limited(database_url: str, space: Space, *permissions: str) -> Space:
+    """The same space, by a further key that has these permissions alone; made as the administrator does."""
+    from tests.support import database
+
+    key = f"rs_test_{secrets.token_hex(16)}"
+    rows = database.fetch(
+        database_url,
+        LIMITED_SQL.format(schema=database.kernel_schema()),
+        space.id,
+        uuid.uuid4(),
+        hashlib.sha256(key.encode()).digest(),
+        list(permissions),
+    )
+    assert rows[0]["code"] is None, rows[0]
+    return Space(space.id, key)

@@ -1,4 +1,6 @@
-"""Keys: only a hash is stored; a key opens its spaces and permissions; a revocation is heard within 5 s."""
+"""Keys: only a hash is stored; a key opens its spaces; a revocation is heard within 5 s.
+
+Permissions: tests/promises/test_permissions.py. How keys are made and revoked: test_admin.py."""
 
 import hashlib
 import secrets
@@ -52,51 +54,6 @@ def test_the_making_of_a_key_is_told_without_the_key(api, space, database_url):
     scope(api)
     [told] = events(database_url, space.id, "key.created")
     assert told.payload == {"label": "test"}
-
-
-NEEDS = [
-    ("runtime", "POST", "/scopes"),
-    ("runtime", "PUT", "/runs/r"),
-    ("runtime", "GET", "/scopes/x"),
-    ("runtime", "POST", "/scopes/x/cancel"),
-    ("runtime", "POST", "/scopes/x/complete"),
-    ("runtime", "POST", "/once/acquire"),
-    ("runtime", "GET", "/once"),
-    ("runtime", "POST", "/once/renew"),
-    ("runtime", "POST", "/once/complete"),
-    ("runtime", "POST", "/once/fail"),
-    ("observe", "GET", "/scopes"),
-]
-
-
-@pytest.mark.parametrize(("permission", "method", "path"), NEEDS)
-def test_a_missing_permission_is_named_before_the_request_is_looked_at(
-    server, key_with, permission, method, path
-):
-    others = [name for name in ALL if name != permission]
-    with key_with(*others).client(server.url) as client:
-        message = refused(client.request(method, path, content=b"nonsense"), "FORBIDDEN")
-        assert repr(permission) in message
-    with key_with(permission).client(server.url) as client:
-        assert client.request(method, path).status_code != 403
-
-
-def test_every_route_is_in_the_list_of_needed_permissions(server):
-    import httpx
-
-    document = httpx.get(f"{server.url}/openapi.json", timeout=20, trust_env=False).json()
-    documented = {
-        (operation["x-permission"], method.upper(), path.removeprefix("/v1/spaces/{space_id}"))
-        for path, operations in document["paths"].items()
-        for method, operation in operations.items()
-        if "x-permission" in operation
-    }
-    rooms = {row for row in documented if row[2].startswith(("/scopes", "/runs", "/once"))}
-    assert rooms == {(p, m, named(path)) for p, m, path in NEEDS}
-
-
-def named(path):
-    return path.replace("/scopes/x", "/scopes/{scope_id}").replace("/runs/r", "/runs/{name}")
 
 
 def test_a_revoked_key_is_refused_by_every_replica_within_5_s(server, second_server, space, database_url):
