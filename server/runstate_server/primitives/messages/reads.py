@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from runstate_server.foundation import db
 from runstate_server.foundation.errors import Code, Refusal
@@ -32,6 +32,11 @@ SELECT m.seq, json_build_object('id', m.id, 'scopeId', m.scope_id, 'state', st.s
    AND (CAST(:before AS bigint) IS NULL OR m.seq < :before)
  ORDER BY m.seq DESC LIMIT :limit
 """
+
+_KNOWN = {
+    "mailbox": "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id",
+    "scope": "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id",
+}
 
 # A lease that has lapsed is ready again, whether or not anybody has noticed.
 _DEPTH = """
@@ -67,15 +72,10 @@ async def page(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Messages of every state, newest first. Returns: the page, and the number to go on before, None at the
     end.
-    Refuses: NOT_FOUND (mailbox)."""
+    Refuses: NOT_FOUND (mailbox, scope)."""
     async with db.report(engine) as connection:
         now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
-        known = await connection.execute(
-            text("SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :mailbox"),
-            {"space": space_id, "mailbox": mailbox_id},
-        )
-        if known.scalar() is None:
-            raise _no_mailbox(mailbox_id)
+        await check_known(connection, space_id, mailbox_id=mailbox_id, scope_id=scope_id)
         rows = (
             await connection.execute(
                 text(_PAGE.replace("{build}", build)),
@@ -110,6 +110,25 @@ async def depth(engine: AsyncEngine, build: str, space_id: str, mailbox_id: uuid
     facts, ready, delayed, leased, dead, oldest = row
     counts = {"ready": ready, "delayed": delayed, "leased": leased, "dead": dead}
     return {**facts, "depth": counts, "oldestReadyAt": oldest}
+
+
+async def check_known(
+    connection: AsyncConnection,
+    space_id: str,
+    *,
+    mailbox_id: uuid.UUID | None,
+    scope_id: uuid.UUID | None,
+) -> None:
+    """A filter by what is not in this space is no empty page. Refuses: NOT_FOUND (mailbox, scope)."""
+    for what, wanted in (("mailbox", mailbox_id), ("scope", scope_id)):
+        if (
+            wanted is not None
+            and (
+                await connection.execute(text(_KNOWN[what]), {"space": space_id, "id": wanted})
+            ).one_or_none()
+            is None
+        ):
+            raise Refusal(Code.NOT_FOUND, f"{what} {wanted} does not exist in this space")
 
 
 def _no_mailbox(mailbox_id: uuid.UUID) -> Refusal:

@@ -7,6 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from runstate_server.foundation import db
+from runstate_server.primitives.messages.reads import check_known
 
 # Facts number their payloads from :first; the rows bring them along, in order.
 _PAGE = """
@@ -35,8 +36,9 @@ async def page(
     limit: int,
 ) -> tuple[list[tuple[dict[str, Any], str, str | None]], int | None]:
     """Tasks, newest first. Returns: (facts, input, outcome) each, and the number to go on before, None at the
-    end."""
+    end. Refuses: NOT_FOUND (mailbox, scope)."""
     async with db.report(engine) as connection:
+        await check_known(connection, space_id, mailbox_id=mailbox_id, scope_id=scope_id)
         now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
         rows = (
             await connection.execute(
