@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from tests.promises import queue_rows
 from tests.support.builders import Call, Once, end, held, ok, scope
 
 Make = Callable[[httpx.Client], Call]
@@ -134,6 +135,7 @@ MUTATIONS = [
         scope_of=_in_body,
     ),
 ]
+MUTATIONS += [Mutation(name, **row) for name, row in queue_rows.MUTATIONS.items()]
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,7 @@ SHAPES = [
         required_query=frozenset({"scopeId", "key"}),
     ),
 ]
+SHAPES += [Shape(name, **row) for name, row in queue_rows.SHAPES.items()]
 
 
 def raw(call: Call, **replaced: str) -> bytes:

@@ -26,6 +26,14 @@ BAD = {
     "json": ["NaN", "[Infinity]", '"\\ud800"', "[1,]", '{"a":1,"a":2}'],
     "1..10000": [*NO_NUMBER, "1.0", "1e2", "0", "-1", "10001"],
     "1..100": [*NO_NUMBER, "1.0", "0", "-1", "101"],
+    "1..50": [*NO_NUMBER, "1.0", "0", "-1", "51"],
+    "1..": [*NO_NUMBER, "1.0", "0", "-1"],
+    "0..30000": [*NO_NUMBER, "1.0", "-1", "30001"],
+    "-100..100": [*NO_NUMBER, "1.0", "-101", "101"],
+    "delay": [*NO_NUMBER, "-0.001", str(366 * 86_400 + 1)],
+    "flag": ["0", "1", '"true"', '""', "[]", "{}", *BIG],
+    "mode": [*NO_TEXT, '""', '"work"', '"WORK "', '"FIFO"'],
+    "result": ["true", "5", '"text"', "[]", "[1]", '{"payload":NaN}', '{"surprise":1}', '{"workKey":""}'],
 }
 # Per kind: texts of a query that are refused.
 BAD_QUERY = {

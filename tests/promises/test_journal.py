@@ -15,9 +15,35 @@ TYPES = {
     "once.completed",
     "once.failed",
     "once.lapsed",
+    "claim.acquired",
+    "claim.released",
+    "claim.lapsed",
+    "message.sent",
+    "message.delivered",
+    "message.acked",
+    "message.retried",
+    "message.dead",
+    "message.lapsed",
+    "message.expired",
+    "task.submitted",
+    "task.started",
+    "task.succeeded",
+    "task.failed",
+    "task.cancelled",
+    "task.expired",
+    "task.retried",
+    "resource.created",
+    "resource.updated",
     "key.created",
 }
-QUIET = {"POST /once/renew"}  # a renewal is no event: it would bind the journal for nothing
+# A renewal is no event: it would bind the journal for nothing. Who waits for a task is no state of it.
+QUIET = {
+    "POST /once/renew",
+    "POST /claims/{key}/renew",
+    "POST /messages/{id}/renew",
+    "POST /tasks/{id}/join",
+    "POST /tasks/{id}/detach",
+}
 
 
 @pytest.mark.parametrize("row", MUTATIONS, ids=str)
