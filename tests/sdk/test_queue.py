@@ -150,7 +150,10 @@ def test_a_plain_function_may_return_something_to_await(here):
     async def work(given):
         return [given, runstate.context().attempt]
 
-    queue = run.queue("work")(lambda given: work(given))
+    def plain(given):
+        return work(given)
+
+    queue = run.queue("work")(plain)
     with working(run):
         assert queue("a") == ["a", 1]
 
@@ -163,7 +166,11 @@ def test_the_module_s_queue_and_serve_are_those_of_the_default_run(here):
         return [given, context.run.name, context.run.id == runstate.run_id(), context.attempt, context.key]
 
     assert isinstance(research, Queue)
-    assert (research.name, research.__name__, research.__doc__) == ("research", "research", "Says what it got.")
+    assert (research.name, research.__name__, research.__doc__) == (
+        "research",
+        "research",
+        "Says what it got.",
+    )
     stop = runstate.ThreadSafeEvent()
     worker = Call(lambda: runstate.serve(signal=stop))
     found = research({"company": "acme"})
@@ -425,7 +432,9 @@ def test_serve_has_an_async_twin_with_the_same_arguments(name):
     assert [*inspect.signature(runstate.serve).parameters] == ["concurrency", "queues", "signal"]
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Job, "result"), (Job, "status"), (Job, "cancel"), (Queue, "send")])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Job, "result"), (Job, "status"), (Job, "cancel"), (Queue, "send")]
+)
 def test_every_blocking_method_has_an_async_twin_with_the_same_arguments(owner, name):
     plain, twin = getattr(owner, name), getattr(owner, f"a{name}")
     assert inspect.iscoroutinefunction(twin)
@@ -434,7 +443,9 @@ def test_every_blocking_method_has_an_async_twin_with_the_same_arguments(owner, 
 
 def test_defining_a_queue_asks_the_server_nothing(monkeypatch):
     monkeypatch.delenv("RUNSTATE_API_KEY", raising=False)
-    monkeypatch.setattr(runstate.decorators.defaults._defaults, "run", Run(runstate.run.__globals__["Account"]()))
+    monkeypatch.setattr(
+        runstate.decorators.defaults._defaults, "run", Run(runstate.run.__globals__["Account"]())
+    )
     work = runstate.queue("work")(Ran())
     with pytest.raises(ConfigError, match="api_key"):
         work.send(1)

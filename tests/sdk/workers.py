@@ -40,7 +40,7 @@ class Call:
     def _run(self, call: Callable[[], Any]) -> None:
         try:
             self._result = call()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the outcome
             self._error = error
 
 
