@@ -9,7 +9,7 @@ import pytest
 
 from runstate import TaskFailedError
 from tests.sdk.conftest import Here
-from tests.sdk.workers import Call
+from tests.sdk.workers import Call, open_polls, until_polls
 from tests.support import spaces
 from tests.support.processes import Python, Replica
 
@@ -24,7 +24,9 @@ logging.basicConfig(level=logging.CRITICAL)
 given = lambda name, default: type(default)(os.environ.get(name, default))
 serve._SHUTDOWN_S_MAX = given("SHUTDOWN_S", 30.0)
 
-@runstate.queue("work", lease=given("LEASE_S", 30.0), concurrency=given("SIDE", 1), attempts=given("ATTEMPTS", 5))
+@runstate.queue(
+    "work", lease=given("LEASE_S", 30.0), concurrency=given("SIDE", 1), attempts=given("ATTEMPTS", 5)
+)
 def work(given):
     context = runstate.context()
     print("inside", given, context.attempt, flush=True)
@@ -119,9 +121,9 @@ def test_a_worker_paused_past_its_lease_loses_the_job_and_its_late_result_is_dro
 
 def test_a_worker_paused_while_it_waits_begins_nothing_that_has_gone(here, tmp_path):
     queue = here.run().queue("work")
+    before = open_polls(here.url)
     with worker(here, LEASE_S="1") as paused:
-        assert queue("quick") == ["quick", 1]  # it is waiting for more, now or in a moment
-        time.sleep(0.5)
+        until_polls(here.url, before + 1)
         os.kill(paused.pid, signal.SIGSTOP)
         job = queue.send("quick 2")
         while state_of(job) != ("RUNNING", 1):  # given to a process that stands still
