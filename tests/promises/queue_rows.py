@@ -50,6 +50,22 @@ def _claimed(client: httpx.Client) -> tuple[Claim, str]:
     return claim, ok(claim.acquire().send(client), 201)["token"]
 
 
+def _renewing(client: httpx.Client, lease_s: float | None = None) -> Call:
+    claim, token = _claimed(client)
+    return claim.renew(token, lease_s)
+
+
+def _releasing(client: httpx.Client, **more: Any) -> Call:
+    claim, token = _claimed(client)
+    return claim.release(token, **more)
+
+
+def _sent_before(client: httpx.Client) -> Call:
+    box = _box(client)
+    sent(client, box, workKey="k")
+    return box.send(workKey="k")
+
+
 def _held(client: httpx.Client, **settings: Any) -> Delivery:
     box = _box(client, **settings)
     sent(client, box)
@@ -123,11 +139,11 @@ MUTATIONS: dict[str, dict[str, Any]] = {
         "scope_of": _in_body,
     },
     "POST /claims/{key}/renew": {
-        "changes": lambda c: (lambda claim, token: claim.renew(token, 600))(*_claimed(c)),
+        "changes": lambda c: _renewing(c, 600),
         "refused": lambda c: _claim(c).renew("stale"),
     },
     "POST /claims/{key}/release": {
-        "changes": lambda c: (lambda claim, token: claim.release(token, observation={"n": 1}))(*_claimed(c)),
+        "changes": lambda c: _releasing(c, observation={"n": 1}),
         "refused": lambda c: _claim(c).release("stale"),
     },
     "POST /mailboxes": {"changes": _new_name, "refused": _taken_name},
@@ -140,7 +156,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "POST /mailboxes/{id}/messages": {
         "changes": lambda c: _box(c).send({"n": 1}, workKey="k"),
         "refused": lambda c: _full(c).send(),
-        "idle": lambda c: (lambda box: (sent(c, box, workKey="k"), box.send(workKey="k"))[1])(_box(c)),
+        "idle": _sent_before,
         "scope_of": _in_body,
     },
     "POST /mailboxes/{id}/recv": {
@@ -213,12 +229,12 @@ SHAPES: dict[str, dict[str, Any]] = {
         "required": _TAKES | {"key"},
     },
     "POST /claims/{key}/renew": {
-        "call": lambda c: (lambda claim, token: claim.renew(token))(*_claimed(c)),
+        "call": _renewing,
         "fields": _RENEWED,
         "required": _TOKEN,
     },
     "POST /claims/{key}/release": {
-        "call": lambda c: (lambda claim, token: claim.release(token))(*_claimed(c)),
+        "call": _releasing,
         "fields": {"token": "token", "observation": "json"},
         "required": _TOKEN,
     },

@@ -1,5 +1,5 @@
-"""Long polls of three replicas on one database, which differ in what may wake them: the last cause left is the
-cause. None of them sweeps, and two do not tick."""
+"""Long polls of three replicas on one database, which differ in what may wake them. None of them sweeps, and
+two do not tick: what is left is the cause."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from runstate_server.wakeups.bus import CHANNEL
 from tests.support import database, spaces
@@ -63,7 +63,7 @@ class Poll:
         self._call = call
         self._key = key
 
-    def __enter__(self) -> "Poll":
+    def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(1)
         self._before = Metrics.of(self._replica)
         self._answer = self._pool.submit(self._call.send, self._client, self._key)

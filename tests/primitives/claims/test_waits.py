@@ -1,4 +1,4 @@
-"""A POST that waits for a key: woken by the release, the lapse, the end of the scope; one release, one waiter."""
+"""A POST that waits for a key: woken by release, lapse and the end of the scope; one release, one waiter."""
 
 from contextlib import ExitStack
 
@@ -156,9 +156,7 @@ def test_a_waiter_who_hangs_up_takes_nothing(group, api, claim):
 def test_sleeping_waiters_hold_no_connection(group, api, claim):
     token = owned(api, claim, lease_s=3600)["token"]
     with ExitStack() as polls:
-        waiting = [
-            polls.enter_context(group.poll("there", claim.acquire(waitMs=WAIT_MS))) for _ in range(12)
-        ]
+        waiting = [polls.enter_context(group.poll("there", claim.acquire(waitMs=WAIT_MS))) for _ in range(12)]
         assert Metrics.of(group.there).value("runstate_pool_max") < 12
         ok(end(claim.scope).send(api))
         for poll in waiting:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.builders import end, in_seconds, ok, refused, scope
 from tests.support.journal import events
-from tests.support.queues import cancel, mailbox, nothing, redrive, row, sent, submitted, task, taken
+from tests.support.queues import cancel, mailbox, nothing, redrive, row, sent, submitted, taken, task
 
 HOW = [
     ("cancel", "SCOPE_CANCELLED", "CANCELLED"),

@@ -211,7 +211,10 @@ def test_a_waiter_who_hangs_up_is_delivered_nothing(group, api, box):
 def test_two_waiters_with_one_idempotency_key_are_delivered_one_message(group, api, box):
     """A client that lost its connection asks again with the same key while its first call still waits."""
     ask = box.recv(waitMs=WAIT_MS)
-    with group.poll("here", ask, key="once more") as first, group.poll("there", ask, key="once more") as second:
+    with (
+        group.poll("here", ask, key="once more") as first,
+        group.poll("there", ask, key="once more") as second,
+    ):
         sent(api, box, "a")
         assert ok(first.response()) == ok(second.response())
     nothing(api, box.recv())

@@ -74,7 +74,8 @@ def test_when_the_attempts_are_used_up_it_is_failed_with_the_last_error(api, err
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [("bad input", "handler_error: bad input"), ("", "handler_error: "), (None, "rejected")]
+    ("error", "reason"),
+    [("bad input", "handler_error: bad input"), ("", "handler_error: "), (None, "rejected")],
 )
 def test_a_worker_that_gives_up_fails_it_at_once(api, box, error, reason):
     made = submitted(api, box)
@@ -85,8 +86,8 @@ def test_a_worker_that_gives_up_fails_it_at_once(api, box, error, reason):
 
 
 def test_when_the_last_attempt_lapses_it_is_failed(api, space, database_url, clock):
-    from tests.support.journal import events
     from tests.support import races
+    from tests.support.journal import events
 
     box = mailbox(api, scope(api), maxAttempts=2)
     made = submitted(api, box)
@@ -195,7 +196,12 @@ def test_a_failed_task_that_is_redriven_is_queued_again_with_fresh_attempts(api)
     ok(taken(api, box.admit()).nack(error="boom").send(api))
     assert ok(redrive(made).send(api)) == {"state": "READY"}
     seen = task(api, made)
-    assert (seen["state"], seen["attempt"], seen["outcomeReason"], seen["finishedAt"]) == ("QUEUED", 0, None, None)
+    assert (seen["state"], seen["attempt"], seen["outcomeReason"], seen["finishedAt"]) == (
+        "QUEUED",
+        0,
+        None,
+        None,
+    )
     held = taken(api, box.admit())
     assert held.attempt == 1
     ok(held.complete("better").send(api))

@@ -46,7 +46,9 @@ def test_the_key_is_one_task_per_scope_and_mailbox(api, box):
     assert len(made) == 3
 
 
-@pytest.mark.parametrize(("key", "other"), [("a", "A"), ("é", "e\u0301"), ("a", "a "), ("😀" * 512, "😀" * 511)])
+@pytest.mark.parametrize(
+    ("key", "other"), [("a", "A"), ("é", "e\u0301"), ("a", "a "), ("😀" * 512, "😀" * 511)]
+)
 def test_keys_are_compared_byte_for_byte(api, box, key, other):
     assert submitted(api, box, key) != submitted(api, box, other)
 
@@ -94,7 +96,11 @@ def test_a_batch_arrives_in_the_order_of_the_request_across_scopes(api, box):
 
 
 def test_a_batch_spans_runs_scopes_and_mailboxes(api, box):
-    others = [box.within(scope(api)), mailbox(api, scope(api), "other"), mailbox(api, box.scope, "in", mode="INBOX")]
+    others = [
+        box.within(scope(api)),
+        mailbox(api, scope(api), "other"),
+        mailbox(api, box.scope, "in", mode="INBOX"),
+    ]
     tasks = [where.task("k", input=i) for i, where in enumerate([box, *others])]
     made = ok(batch(tasks).send(api))["tasks"]
     for where, answer in zip([box, *others], made, strict=True):
