@@ -150,7 +150,10 @@ def test_a_plain_function_may_return_something_to_await(here):
     async def work(given):
         return [given, runstate.context().attempt]
 
-    queue = run.queue("work")(lambda given: work(given))  # noqa: PLW0108 (a plain function that returns a coroutine)
+    def plain(given):
+        return work(given)
+
+    queue = run.queue("work")(plain)
     with working(run):
         assert queue("a") == ["a", 1]
 

@@ -1,9 +1,13 @@
 """Workers in threads of the test: `with working(run): ...` serves until the block is left."""
 
 import contextlib
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import httpx
 
 import runstate
 from runstate import ThreadSafeEvent
@@ -40,7 +44,7 @@ class Call:
     def _run(self, call: Callable[[], Any]) -> None:
         try:
             self._result = call()
-        except BaseException as error:  # noqa: BLE001 (raised again where it is asked for)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the outcome
             self._error = error
 
 
@@ -63,3 +67,22 @@ def working(run: runstate.Run, **how: Any) -> Iterator[Call]:
         stop.set()
         outcome = call.outcome
     assert outcome is None, outcome
+
+
+def open_polls(url: str) -> int:
+    """How many long polls that server has open."""
+    found = re.search(
+        r"^runstate_open_polls (\d+)",
+        httpx.get(f"{url}/metrics", timeout=10, trust_env=False).text,
+        re.MULTILINE,
+    )
+    assert found
+    return int(found[1])
+
+
+def until_polls(url: str, count: int) -> None:
+    """Waits until that server has so many long polls open, or more."""
+    ends_at = time.monotonic() + JOIN_S_MAX
+    while open_polls(url) < count:
+        assert time.monotonic() < ends_at, f"never were {count} long polls open"
+        time.sleep(0.02)

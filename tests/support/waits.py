@@ -1,5 +1,5 @@
-"""Long polls of three replicas on one database, which differ in what may wake them: the last cause left is
-the cause. None of them sweeps, and two do not tick."""
+"""Long polls of three replicas on one database, which differ in what may wake them. None of them sweeps, and
+two do not tick: what is left is the cause."""
 
 import asyncio
 import contextlib

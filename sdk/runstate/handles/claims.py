@@ -1,8 +1,8 @@
 """Claims: own a key. One holder at a time; each later owner has a larger `generation`."""
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
 
 from runstate._config import check_name
 from runstate._transport import Space, new_idempotency_key
@@ -66,7 +66,13 @@ class ClaimRef:
                 raise
             return {"kind": "busy"}
 
-    async def run(self, fn: Callable[[ClaimLease], Awaitable[T] | T], **kwargs: Any) -> T:
+    @overload
+    async def run(self, fn: Callable[[ClaimLease], Coroutine[Any, Any, T]], **kwargs: Any) -> T: ...
+
+    @overload
+    async def run(self, fn: Callable[[ClaimLease], T], **kwargs: Any) -> T: ...
+
+    async def run(self, fn: Callable[[ClaimLease], Any], **kwargs: Any) -> Any:
         """`fn(lease)`, async or plain (then in a thread), while the key is ours; `kwargs` go to `acquire`.
         When the lease is lost an async `fn` is cancelled, a plain one abandoned, and LeaseLostError raised.
         The key is released in every case."""

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import inspect
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from runstate._background import shared
 from runstate._crew import is_async
@@ -13,8 +14,6 @@ from runstate._heartbeat import Heartbeat, granted_at
 from runstate._threads import in_thread
 from runstate._transport import Space, new_idempotency_key
 from runstate.errors import LeaseLostError, RunstateError
-
-T = TypeVar("T")
 
 _CANCELLED_S_MAX = 5.0
 _RELEASE_S_MAX = 5.0
@@ -121,7 +120,7 @@ class Lease:
             self._loop.call_soon_threadsafe(self.lost_event.set)
 
 
-async def run_under(lease: Lease, function: Callable[[Any], Awaitable[T] | T]) -> T:
+async def run_under(lease: Lease, function: Callable[[Any], Any]) -> Any:
     """`function(lease)`, raced against the loss of the lease: LeaseLostError then, an async function is
     cancelled, a plain one, in its thread, abandoned. The lease is released in every case."""
     working = asyncio.ensure_future(_called(function, lease))
@@ -144,13 +143,11 @@ async def run_under(lease: Lease, function: Callable[[Any], Awaitable[T] | T]) -
             await asyncio.wait({releasing}, timeout=_RELEASE_S_MAX)
 
 
-async def _called(function: Callable[[Any], Awaitable[T] | T], lease: Lease) -> T:
+async def _called(function: Callable[[Any], Any], lease: Lease) -> Any:
     if is_async(function):
-        called: Any = function(lease)
-    else:
-        called = await asyncio.wrap_future(in_thread(lambda: function(lease), "runstate claim"))
-    found: T = await called if asyncio.iscoroutine(called) or asyncio.isfuture(called) else called
-    return found
+        return await function(lease)
+    called = await asyncio.wrap_future(in_thread(lambda: function(lease), "runstate claim"))
+    return await called if inspect.isawaitable(called) else called
 
 
 async def _released(lease: Lease) -> None:

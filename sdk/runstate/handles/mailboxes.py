@@ -9,7 +9,7 @@ from runstate._config import check_name, check_whole
 from runstate._crew import Crew, attended
 from runstate._flags import until_set
 from runstate._transport import Space
-from runstate.errors import AuthenticationError, ConflictError, NotFoundError
+from runstate.errors import AuthenticationError, ConfigError, ConflictError, NotFoundError
 from runstate.handles.consuming import Consuming, OnError
 from runstate.handles.leases import seconds
 from runstate.handles.messages import Delivery, Held, delivered, kept
@@ -19,6 +19,8 @@ _ROOM = "mailboxes"
 _CONCURRENCY_MAX = 1000
 _RECEIVE_LEASE_S = 30
 _WAIT_MS_MAX = 30_000
+_POLL_MS_MAX = 3_600_000
+_LEASE_S_MIN, _LEASE_S_MAX = 1, 3600
 
 
 class MailboxesAdminAPI:
@@ -147,6 +149,9 @@ class MailboxRef:
         ConfigError and NotFoundError of its own calls; other errors are waited out."""
         check_whole("concurrency", concurrency, 1, _CONCURRENCY_MAX)
         check_whole("wait_ms", wait_ms, 0, _WAIT_MS_MAX)
+        check_whole("poll_ms", poll_ms, 0, _POLL_MS_MAX)
+        if not _LEASE_S_MIN <= lease_seconds <= _LEASE_S_MAX:
+            raise ConfigError(f"lease_seconds must be from 1 to {_LEASE_S_MAX}, not {lease_seconds!r}")
         crew = Crew(shutdown_s=shutdown_timeout)
         loop = asyncio.get_running_loop()
         line = Consuming(

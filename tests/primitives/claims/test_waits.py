@@ -1,5 +1,4 @@
-"""A POST that waits for a key: woken by the release, the lapse, the end of the scope; one release, one
-waiter."""
+"""A POST that waits for a key: woken by release, lapse and the end of the scope; one release, one waiter."""
 
 from contextlib import ExitStack
 
