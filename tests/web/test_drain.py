@@ -21,7 +21,7 @@ def ready(replica):
 
 def test_a_stopping_replica_answers_its_polls_and_its_calls_and_ends_well(fresh_database):
     space = spaces.create(fresh_database)
-    replica = Replica(fresh_database, DRAIN_GRACE_S="4")
+    replica = Replica(fresh_database, DRAIN_GRACE_S="4", TICK_S="60")
     with replica, space.client(replica.url) as api, ThreadPoolExecutor(5) as pool:
         once = Once(scope(api))
         token = held(api, once, holder="ann", lease_s=3600)

@@ -139,6 +139,26 @@ async def held_async(client, **body):
     return once, ok(await once.acquire(lease_s=3600).send(client))["token"]
 
 
+async def test_a_grant_under_way_is_waited_for_by_the_cancel_which_ends_it(patient):
+    """The gate: a cancel is not answered while a call inside is still free to commit."""
+    async with patient.client() as (space, client):
+        root = ok(await client.post("/scopes", json={}), 201)["id"]
+        once = Once(root)
+        stands_in_the_way = (
+            "INSERT INTO runstate.once (space_id, scope_id, key, root_id, state, attempts, created_at)"
+            " VALUES ($1, $2::text::uuid, $3, $2::text::uuid, 'OPEN', 0, now())"
+        )
+        async with races.holding(patient.database_url, stands_in_the_way, space.id, root, once.key) as holder:
+            grant = asyncio.create_task(once.acquire(lease_s=3600).send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            cancel = asyncio.create_task(end(root).send(client))
+            await races.until_waiting(patient.database_url, count=2)
+            assert not cancel.done()
+        assert ok(await grant)["state"] == "ACQUIRED"
+        assert ok(await cancel)["state"] == "CANCELLED"
+        assert ok(await once.view().send(client)) == {"state": "OPEN", "attempts": 0}
+
+
 class Hammer(threading.Thread):
     """Acquires, renews and completes keys of its own until told to stop; notes what it asked and when."""
 

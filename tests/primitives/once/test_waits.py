@@ -5,6 +5,7 @@ left, and /metrics says which it was.
 """
 
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Poll:
     def __enter__(self):
         self._pool = ThreadPoolExecutor(1)
         self._before = until_polls(self._replica, 0)
+        self._asked_at = time.monotonic()
         self._answer = self._pool.submit(self._call.send, self._client)
         until_polls(self._replica, 1)
         return self
@@ -68,7 +70,10 @@ class Poll:
         self._client.close()
 
     def answer(self):
-        return ok(self._answer.result(60))
+        """The poll's answer; took_s says after how long."""
+        answer = ok(self._answer.result(60))
+        self.took_s = time.monotonic() - self._asked_at
+        return answer
 
     def causes(self):
         """What woke polls of this replica since the poll began, each with how often."""
@@ -128,6 +133,7 @@ def test_a_waiter_wakes_when_the_lease_lapses_without_anything_else_happening(gr
     held(api, once, lease_s=1)
     with Poll(group, getattr(group, where), once) as poll:
         assert poll.answer() == {"state": "OPEN", "attempts": 0}
+        assert poll.took_s < WAIT_MS / 2000
         assert poll.causes().keys() <= ({"tick"} if where == "deaf" else set())
 
 
@@ -145,6 +151,7 @@ def test_a_waiter_wakes_when_the_deadline_of_the_scope_passes(group, api):
     held(api, once, lease_s=3600)
     with Poll(group, group.there, once) as poll:
         assert poll.answer() == {"state": "OPEN", "attempts": 0}
+        assert poll.took_s < WAIT_MS / 2000
         assert poll.causes() == {}
 
 
