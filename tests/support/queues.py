@@ -16,9 +16,7 @@ class Claim:
     scope: str
     key: str = "company:acme"
 
-    def acquire(
-        self, holder: str = "worker", session: str = "1", lease_s: float = 30, **more: Any
-    ) -> Call:
+    def acquire(self, holder: str = "worker", session: str = "1", lease_s: float = 30, **more: Any) -> Call:
         asked = {"key": self.key, "scopeId": self.scope, "holder": holder, "holderSession": session}
         return Call("POST", "/claims", asked | {"leaseSeconds": lease_s} | more)
 

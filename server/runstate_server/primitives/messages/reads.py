@@ -33,33 +33,30 @@ SELECT m.seq, json_build_object('id', m.id, 'scopeId', m.scope_id, 'state', st.s
  ORDER BY m.seq DESC LIMIT :limit
 """
 
-_MAILBOX = "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id"
-_SCOPE = "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id"
+_KNOWN = {
+    "mailbox": "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id",
+    "scope": "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id",
+}
 
+# A lease that has lapsed is ready again, whether or not anybody has noticed.
 _DEPTH = """
-SELECT {build}.mailbox_facts(:space, b.id),
-    (SELECT count(*) FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at <= :now),
-    (SELECT count(*) FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at > :now),
-    (SELECT count(*) FROM runstate.queue_leased l WHERE l.space_id = :space AND l.mailbox_id = b.id),
+SELECT {build}.mailbox_facts(:space, b.id), w.ready + l.lapsed, w.delayed, l.leased,
     (SELECT count(*) FROM runstate.messages m
       WHERE m.space_id = :space AND m.mailbox_id = b.id AND m.ended = 'DEAD'),
-    (SELECT {build}.wire_time(min(r.available_at)) FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.mailbox_id = b.id AND r.available_at <= :now)
-  FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :mailbox
+    {build}.wire_time(LEAST(w.oldest_at, l.oldest_at))
+  FROM runstate.mailboxes b
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE r.available_at <= :now) AS ready,
+           count(*) FILTER (WHERE r.available_at > :now) AS delayed,
+           min(r.available_at) FILTER (WHERE r.available_at <= :now) AS oldest_at
+      FROM runstate.queue_ready r WHERE r.space_id = :space AND r.mailbox_id = b.id) w
+  CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE q.expires_at <= :now) AS lapsed,
+           count(*) FILTER (WHERE q.expires_at > :now) AS leased,
+           min(q.expires_at) FILTER (WHERE q.expires_at <= :now) AS oldest_at
+      FROM runstate.queue_leased q WHERE q.space_id = :space AND q.mailbox_id = b.id) l
+ WHERE b.space_id = :space AND b.id = :mailbox
 """
-
-
-async def need_known(
-    connection: AsyncConnection, space_id: str, *, scope_id: uuid.UUID | None, mailbox_id: uuid.UUID | None
-) -> None:
-    """Refuses: NOT_FOUND when a listing is asked for what this space does not have; None asks for nothing."""
-    for word, thing, query in (("mailbox", mailbox_id, _MAILBOX), ("scope", scope_id, _SCOPE)):
-        if thing is not None:
-            found = await connection.execute(text(query), {"space": space_id, "id": thing})
-            if found.scalar() is None:
-                raise _absent(word, thing)
 
 
 async def page(
@@ -78,7 +75,7 @@ async def page(
     Refuses: NOT_FOUND (mailbox, scope)."""
     async with db.report(engine) as connection:
         now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
-        await need_known(connection, space_id, scope_id=scope_id, mailbox_id=mailbox_id)
+        await check_known(connection, space_id, mailbox_id=mailbox_id, scope_id=scope_id)
         rows = (
             await connection.execute(
                 text(_PAGE.replace("{build}", build)),
@@ -109,11 +106,30 @@ async def depth(engine: AsyncEngine, build: str, space_id: str, mailbox_id: uuid
             )
         ).one_or_none()
     if row is None:
-        raise _absent("mailbox", mailbox_id)
+        raise _no_mailbox(mailbox_id)
     facts, ready, delayed, leased, dead, oldest = row
     counts = {"ready": ready, "delayed": delayed, "leased": leased, "dead": dead}
     return {**facts, "depth": counts, "oldestReadyAt": oldest}
 
 
-def _absent(word: str, thing: uuid.UUID) -> Refusal:
-    return Refusal(Code.NOT_FOUND, f"{word} {thing} does not exist in this space")
+async def check_known(
+    connection: AsyncConnection,
+    space_id: str,
+    *,
+    mailbox_id: uuid.UUID | None,
+    scope_id: uuid.UUID | None,
+) -> None:
+    """A filter by what is not in this space is no empty page. Refuses: NOT_FOUND (mailbox, scope)."""
+    for what, wanted in (("mailbox", mailbox_id), ("scope", scope_id)):
+        if (
+            wanted is not None
+            and (
+                await connection.execute(text(_KNOWN[what]), {"space": space_id, "id": wanted})
+            ).one_or_none()
+            is None
+        ):
+            raise Refusal(Code.NOT_FOUND, f"{what} {wanted} does not exist in this space")
+
+
+def _no_mailbox(mailbox_id: uuid.UUID) -> Refusal:
+    return Refusal(Code.NOT_FOUND, f"mailbox {mailbox_id} does not exist in this space")
