@@ -33,8 +33,10 @@ SELECT m.seq, json_build_object('id', m.id, 'scopeId', m.scope_id, 'state', st.s
  ORDER BY m.seq DESC LIMIT :limit
 """
 
-_MAILBOX = "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id"
-_SCOPE = "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id"
+_KNOWN = {
+    "mailbox": "SELECT 1 FROM runstate.mailboxes b WHERE b.space_id = :space AND b.id = :id",
+    "scope": "SELECT 1 FROM runstate.scopes s WHERE s.space_id = :space AND s.id = :id",
+}
 
 # A lease that has lapsed is ready again, whether or not anybody has noticed.
 _DEPTH = """
@@ -57,17 +59,6 @@ SELECT {build}.mailbox_facts(:space, b.id), w.ready + l.lapsed, w.delayed, l.lea
 """
 
 
-async def need_known(
-    connection: AsyncConnection, space_id: str, *, scope_id: uuid.UUID | None, mailbox_id: uuid.UUID | None
-) -> None:
-    """Refuses: NOT_FOUND when a listing is asked for what this space does not have; None asks for nothing."""
-    for word, thing, query in (("mailbox", mailbox_id, _MAILBOX), ("scope", scope_id, _SCOPE)):
-        if thing is not None:
-            found = await connection.execute(text(query), {"space": space_id, "id": thing})
-            if found.scalar() is None:
-                raise _absent(word, thing)
-
-
 async def page(
     engine: AsyncEngine,
     build: str,
@@ -84,7 +75,7 @@ async def page(
     Refuses: NOT_FOUND (mailbox, scope)."""
     async with db.report(engine) as connection:
         now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
-        await need_known(connection, space_id, scope_id=scope_id, mailbox_id=mailbox_id)
+        await check_known(connection, space_id, mailbox_id=mailbox_id, scope_id=scope_id)
         rows = (
             await connection.execute(
                 text(_PAGE.replace("{build}", build)),
@@ -115,11 +106,30 @@ async def depth(engine: AsyncEngine, build: str, space_id: str, mailbox_id: uuid
             )
         ).one_or_none()
     if row is None:
-        raise _absent("mailbox", mailbox_id)
+        raise _no_mailbox(mailbox_id)
     facts, ready, delayed, leased, dead, oldest = row
     counts = {"ready": ready, "delayed": delayed, "leased": leased, "dead": dead}
     return {**facts, "depth": counts, "oldestReadyAt": oldest}
 
 
-def _absent(word: str, thing: uuid.UUID) -> Refusal:
-    return Refusal(Code.NOT_FOUND, f"{word} {thing} does not exist in this space")
+async def check_known(
+    connection: AsyncConnection,
+    space_id: str,
+    *,
+    mailbox_id: uuid.UUID | None,
+    scope_id: uuid.UUID | None,
+) -> None:
+    """A filter by what is not in this space is no empty page. Refuses: NOT_FOUND (mailbox, scope)."""
+    for what, wanted in (("mailbox", mailbox_id), ("scope", scope_id)):
+        if (
+            wanted is not None
+            and (
+                await connection.execute(text(_KNOWN[what]), {"space": space_id, "id": wanted})
+            ).one_or_none()
+            is None
+        ):
+            raise Refusal(Code.NOT_FOUND, f"{what} {wanted} does not exist in this space")
+
+
+def _no_mailbox(mailbox_id: uuid.UUID) -> Refusal:
+    return Refusal(Code.NOT_FOUND, f"mailbox {mailbox_id} does not exist in this space")

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from runstate_server.foundation import db
-from runstate_server.primitives.messages.reads import need_known
+from runstate_server.primitives.messages.reads import check_known
 
 # Facts number their payloads from :first; the rows bring them along, in order.
 _PAGE = """
@@ -36,11 +36,10 @@ async def page(
     limit: int,
 ) -> tuple[list[tuple[dict[str, Any], str, str | None]], int | None]:
     """Tasks, newest first. Returns: (facts, input, outcome) each, and the number to go on before, None at the
-    end.
-    Refuses: NOT_FOUND (scope, mailbox)."""
+    end. Refuses: NOT_FOUND (mailbox, scope)."""
     async with db.report(engine) as connection:
+        await check_known(connection, space_id, mailbox_id=mailbox_id, scope_id=scope_id)
         now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
-        await need_known(connection, space_id, scope_id=scope_id, mailbox_id=mailbox_id)
         rows = (
             await connection.execute(
                 text(_PAGE.replace("{build}", build)),
