@@ -226,19 +226,25 @@ def _rounds(load: Load, count: int) -> dict[tuple[int, str], list[Round]]:
 
 
 def _table(rounds: dict[tuple[int, str], list[Round]]) -> str:
-    lines = [f"{'':<32}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}   cores: clients  server  PostgreSQL"]
+    names = f"{'':<32}{'requests/s':>10}{'p50 ms':>9}{'p99 ms':>9}"
+    lines = [
+        f"{'':<{len(names)}}   µs of CPU for each request, by   cores of",
+        f"{names}   clients  server  PostgreSQL   clients  rounds, requests/s",
+    ]
     rate: dict[tuple[int, str], float] = {}
     for (connections, name), taken in rounds.items():
         middle = sorted(taken, key=lambda each: each.rate)[len(taken) // 2]
         rate[connections, name] = middle.rate
-        spread = f"({min(r.rate for r in taken):,.0f}-{max(r.rate for r in taken):,.0f})"
         times = f"{middle.percentile_ms(50):>9.2f}{middle.percentile_ms(99):>9.2f}"
-        used = f"{middle.cores.clients:>17.2f}{middle.cores.server:>8.2f}{middle.cores.postgres:>12.2f}"
-        lines.append(f"{connections:>2} x {name:<27}{middle.rate:>11,.0f}{times}{used}   {spread}")
+        each = [used / middle.rate * 1e6 for used in middle.cores]
+        used = f"{each[0]:>10.0f}{each[1]:>8.0f}{each[2]:>12.0f}{middle.cores.clients:>10.2f}"
+        spread = f"{min(r.rate for r in taken):,.0f} to {max(r.rate for r in taken):,.0f}"
+        lines.append(f"{connections:>2} x {name:<27}{middle.rate:>10,.0f}{times}{used}  {spread}")
+    lines.append("")
     for connections in CONNECTIONS:
         http = rate[connections, HTTP]
         lines.append(
-            f"\nat {connections:>2}: HTTP does {http / rate[connections, PGBENCH]:.2f} of pgbench "
+            f"at {connections:>2}: HTTP does {http / rate[connections, PGBENCH]:.2f} of pgbench "
             f"and {http / rate[connections, NOTHING]:.2f} of a request that does nothing"
         )
     return "\n".join(lines)

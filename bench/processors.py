@@ -2,6 +2,7 @@
 
 import os
 import resource
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,6 +18,9 @@ class Usage:
     clients: float
     server: float
     postgres: float
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.clients, self.server, self.postgres))
 
     @classmethod
     def now(cls, *, server: int, postgres: int) -> Self:
