@@ -1,7 +1,10 @@
 """Workers in processes of their own, stopped, killed and paused."""
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,8 +13,8 @@ import pytest
 from runstate import TaskFailedError
 from tests.sdk.conftest import Here
 from tests.sdk.workers import Call, open_polls, until_polls
-from tests.support import spaces
-from tests.support.processes import Python, Replica
+from tests.support import sources, spaces
+from tests.support.processes import Python, Replica, environment
 
 pytestmark = pytest.mark.processes
 
@@ -259,3 +262,24 @@ def test_many_workers_and_producers_record_each_job_once(here):
             each.join(120)
         assert steady.process.poll() is also.process.poll() is None
     assert results == {name: [name] * 4 for name in names}
+
+
+def test_the_readme_s_queue_is_done_by_one_worker_and_printed_by_all(here, tmp_path):
+    part = (sources.ROOT / "README.md").read_text().split("## Queues, in Python")[1]
+    program, script, promised = (
+        re.search(rf"```{language}\n(.*?)```", part, re.DOTALL)[1] for language in ("python", "sh", "text")
+    )
+    (tmp_path / "research.py").write_text(program)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script],
+        cwd=tmp_path,
+        env=environment(**here.environment),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    by = re.search(r"'by': (\d+)", done.stdout)[1]
+    assert done.stdout == promised.replace("4713", by)
