@@ -16,6 +16,7 @@ from runstate import (
     RunstateError,
     TaskRequirements,
     TaskTicket,
+    UnavailableError,
     WaitTimeoutError,
 )
 from tests.sdk.peer import Answer, Peer, refusal
@@ -114,6 +115,38 @@ async def test_messages_are_sent_received_and_settled(scope):
     assert await box.receive() is None
     with pytest.raises(LeaseLostError):
         await again.renew()
+
+
+async def test_of_two_settles_at_the_same_time_the_first_counts(scope):
+    box = scope.mailbox("work")
+    ticket = await box.submit(1, key="a")
+    delivery = await box.receive()
+    await asyncio.gather(delivery.complete(result={"payload": "done"}), delivery.retry(), delivery.reject())
+    assert await ticket.result() == {"state": "SUCCEEDED", "outcome": "done", "reason": None}
+
+
+async def test_a_settle_that_failed_may_be_repeated():
+    message = {"id": "m1", "payload": 1, "attempt": 1, "scopeId": "s", "deadline": None, "taskId": None}
+    keys = []
+
+    def script(request):
+        if request.path.endswith("/recv"):
+            return Answer(
+                200, {"message": message, "token": "t", "leaseExpiresAt": "2030-01-01T00:00:00.000Z"}
+            )
+        keys.append(request.headers["idempotency-key"])
+        return refusal(503, "UNAVAILABLE") if len(keys) < 3 else Answer(200, {"state": "ACKED"})
+
+    with Peer(script) as peer:
+        async with AsyncRunstate(api_key="k", space_id="s", base_url=peer.url, retries=0) as rs:
+            delivery = await rs.scope("s").mailbox_by_id("m").receive()
+            for _ in range(2):
+                with pytest.raises(UnavailableError):
+                    await delivery.complete()
+            for _ in range(2):
+                await delivery.complete()
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
 
 
 async def test_receive_waits_for_what_is_sent(scope):

@@ -1,7 +1,10 @@
 """Workers in processes of their own, stopped, killed and paused."""
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,8 +13,8 @@ import pytest
 from runstate import TaskFailedError
 from tests.sdk.conftest import Here
 from tests.sdk.workers import Call, open_polls, until_polls
-from tests.support import spaces
-from tests.support.processes import Python, Replica
+from tests.support import sources, spaces
+from tests.support.processes import Python, Replica, environment
 
 pytestmark = pytest.mark.processes
 
@@ -259,3 +262,90 @@ def test_many_workers_and_producers_record_each_job_once(here):
             each.join(120)
         assert steady.process.poll() is also.process.poll() is None
     assert results == {name: [name] * 4 for name in names}
+
+
+FORGETFUL = """
+import os, threading, time
+import runstate
+
+@runstate.queue("work")
+def work(given):
+    print("inside", flush=True)
+    time.sleep(60)
+
+@runstate.queue("coroutine")
+async def coroutine(given):
+    print("inside", flush=True)
+    time.sleep(60)
+
+def consume():
+    with runstate.Runstate() as rs:
+        rs.mailboxes.ensure("more")
+        print("consuming", flush=True)
+        rs.scope(runstate.run_id()).mailbox("more").consume(print)
+
+for target in (runstate.serve, consume):
+    threading.Thread(target=target, daemon=True).start()
+jobs = work.send(1), coroutine.send(1)
+rs = runstate.Runstate()
+lease = rs.scope(runstate.run_id()).claim("a").acquire()
+input()
+print("leaving", flush=True)
+"""
+
+
+def test_a_process_that_forgets_its_workers_ends_in_time_and_in_silence(here):
+    with Python(FORGETFUL, env=here.environment) as program:
+        assert sorted(program.line() for _ in range(3)) == ["consuming", "inside", "inside"]
+        program.tell("")
+        assert program.line() == "leaving"
+        started = time.monotonic()
+        out, err = program.process.communicate(timeout=30)
+        assert (program.process.returncode, out, err) == (0, "", "")
+        assert time.monotonic() - started < 15
+
+
+def test_a_child_after_fork_is_a_worker_of_its_own(here):
+    program = """
+import os, sys
+import runstate
+
+@runstate.queue("work")
+def work(given):
+    return os.getpid()
+
+job = work.send(1)
+child = os.fork()
+if child == 0:
+    stop = runstate.ThreadSafeEvent()
+    import threading
+    threading.Thread(target=lambda: (job.result(), work(2), stop.set())).start()
+    runstate.serve(signal=stop)
+    sys.exit(0)
+assert job.result() == work(2) == child
+assert os.waitpid(child, 0)[1] == 0
+"""
+    with Python(program, env=here.environment) as parent:
+        assert parent.end() == ""
+        assert parent.process.returncode == 0
+
+
+def test_the_readme_s_queue_is_done_by_one_worker_and_printed_by_all(here, tmp_path):
+    part = (sources.ROOT / "README.md").read_text().split("## Queues, in Python")[1]
+    program, script, promised = (
+        re.search(rf"```{language}\n(.*?)```", part, re.DOTALL)[1] for language in ("python", "sh", "text")
+    )
+    (tmp_path / "research.py").write_text(program)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    done = subprocess.run(
+        ["sh", "-eu", "-c", script],
+        cwd=tmp_path,
+        env=environment(**here.environment),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    by = re.search(r"'by': (\d+)", done.stdout)[1]
+    assert done.stdout == promised.replace("4713", by)

@@ -1,6 +1,7 @@
 """Messages: one delivery of one, held under a lease until it is settled."""
 
 import asyncio
+import concurrent.futures
 import time
 import weakref
 from collections.abc import Callable, Coroutine
@@ -25,7 +26,7 @@ class Held:
         self._space = space
         self._token = token
         self._lease_s = lease_s
-        self._settling = False
+        self._settling: concurrent.futures.Future[None] | None = None
         self._keys: dict[str, str] = {}
         self._heartbeat: Heartbeat | None = None
 
@@ -74,11 +75,16 @@ class Held:
             self._heartbeat.extended(self._lease_s if lease_s is None else lease_s, sent_at)
 
     async def settle(self, verb: str, **how: Any) -> None:
-        """`complete` or `nack`; a no-op if it is settled, or being settled. May be repeated after a failure:
-        the same again is the same request, under the same idempotency key."""
-        if self.settled or self._settling:
+        """`complete` or `nack`; a no-op once it is settled. One that is under way, on whatever loop, is
+        waited for, and counts if it succeeds. May be repeated after a failure: the same again is the same
+        request, under the same idempotency key."""
+        while self._settling is not None:
+            await asyncio.wait({asyncio.wrap_future(self._settling)})
+        if self.settled:
             return
-        self._settling = True
+        settling: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._settling = settling
+        settling.set_running_or_notify_cancel()  # whoever waits for it and gives up must not take it along
         key = self._keys.setdefault(f"{verb} {how!r}", new_idempotency_key())
         try:
             await self._space.call(
@@ -87,9 +93,11 @@ class Held:
         except LeaseLostError:
             self.let_go()
             raise
+        else:
+            self.let_go()
         finally:
-            self._settling = False
-        self.let_go()
+            self._settling = None
+            settling.set_result(None)
 
     async def settle_in_time(self, verb: str, **how: Any) -> None:
         """As `settle`, again and again while the server is away or asks for patience and the lease, which is
