@@ -22,7 +22,8 @@ LAWS = {
       LEFT JOIN runstate.messages m ON m.space_id = n.space_id AND m.id = n.message_id
       LEFT JOIN runstate.mailboxes b ON b.space_id = n.space_id AND b.id = n.mailbox_id
       LEFT JOIN runstate.scopes s ON s.space_id = n.space_id AND s.id = n.scope_id
-     WHERE (m.seq, m.mailbox_id, m.scope_id, m.root_id) IS DISTINCT FROM (n.seq, n.mailbox_id, n.scope_id, n.a0)
+     WHERE (m.seq, m.mailbox_id, m.scope_id, m.root_id)
+           IS DISTINCT FROM (n.seq, n.mailbox_id, n.scope_id, n.a0)
         OR (s.path[1], s.path[2], s.path[3]) IS DISTINCT FROM (n.a0, n.a1, n.a2)
         OR n.lane <> CASE WHEN m.task_key IS NULL THEN 0 ELSE 1 END
         OR n.rank <> CASE WHEN b.mode = 'INBOX' THEN 0 ELSE -m.priority END

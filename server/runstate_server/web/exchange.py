@@ -62,8 +62,8 @@ class Exchange:
         )
 
 
-def exchange(request: Request) -> Exchange:
-    """The dependency that routes take as `Current`."""
+async def exchange(request: Request) -> Exchange:
+    """The dependency that routes take as `Current`. A plain function would be sent through a thread pool."""
     return Exchange(
         request,
         request.scope["runstate.caller"],

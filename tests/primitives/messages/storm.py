@@ -1,5 +1,6 @@
-"""A storm over the kernel's functions: producers, takers, settlers, cancels, redrives, lapses and sweeps at once,
-over several connections. What was acknowledged is written down, to be held against the tables afterwards."""
+"""A storm over the kernel's functions: producers, takers, settlers, cancels, redrives, lapses and sweeps at
+once, over several connections. What was acknowledged is written down, to be held against the tables
+afterwards."""
 
 import asyncio
 import contextlib

@@ -40,7 +40,8 @@ def codes(answers):
 
 @pytest.mark.parametrize("mode", ["WORK", "INBOX"])
 async def test_fifty_takers_over_two_replicas_share_what_there_is(api, storm, mode):
-    """Messages and tasks, of several scopes and priorities: nobody is told there is nothing while there is."""
+    """Messages and tasks, of several scopes and priorities: nobody is told there is nothing while there
+    is."""
     box = mailbox(api, scope(api), mode=mode)
     below = [box.within(scope(api, parentId=box.scope)) for _ in range(25)]
     for i, where in enumerate(below):
@@ -175,8 +176,8 @@ async def test_a_head_that_another_fetch_looks_at_and_leaves_is_not_missed(
     """A fetch that delivers a message has looked at the task behind it; it must not have locked it."""
     message = sent(api, box)
     made = submitted(api, box)
-    take = f"""SELECT * FROM {kernel_schema}.message_take($1, $2::text::uuid, $3::text::uuid, false, 'message',
-      'h', 's', 60, ARRAY['t'], NULL, NULL)"""
+    take = f"""SELECT * FROM {kernel_schema}.message_take($1, $2::text::uuid, $3::text::uuid, false,
+      'message', 'h', 's', 60, ARRAY['t'], NULL, NULL)"""
     space_id = str(api.base_url).rstrip("/").rpartition("/")[2]
     async with races.holding(database_url, take, space_id, box.id, box.scope):
         assert taken(api, box.recv()).id == made

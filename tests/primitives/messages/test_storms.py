@@ -1,4 +1,5 @@
-"""Everything at once, over many connections: nothing is lost, recorded twice, out of order or over its attempts."""
+"""Everything at once, over many connections: nothing is lost, recorded twice, out of order or over its
+attempts."""
 
 import asyncio
 import json
@@ -99,7 +100,8 @@ def told(url):
 
 
 def deliveries_alternate(events):
-    """A message is delivered to one holder at a time, and to none once it is settled, unless it is redriven."""
+    """A message is delivered to one holder at a time, and to none once it is settled, unless it is
+    redriven."""
     out: set[str] = set()
     over: set[str] = set()
     for e in events:
