@@ -53,8 +53,9 @@ BEGIN
   RETURN p_reply;
 END $$;
 
--- Empty the slot that tomorrow fills; its youngest row is two days old. TRUNCATE wants the slot alone: when a
--- reader holds it past lock_timeout the sweep fails and comes again.
+-- Empty the slot that tomorrow fills; its youngest row is two days old. TRUNCATE wants the slot alone, and every
+-- call stands behind it while it waits: it waits 50 ms, enough for calls under way. While a reader (a dump)
+-- holds the slot the sweep fails, and comes again.
 CREATE FUNCTION kernel.idempotency_sweep(p_batch int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_slot smallint := kernel.idempotency_slot(kernel.kernel_now() + interval '1 day');
@@ -63,6 +64,7 @@ BEGIN
   IF p_batch < 1 OR NOT EXISTS (SELECT 1 FROM runstate.idempotency i WHERE i.slot = v_slot) THEN
     RETURN 0;
   END IF;
+  PERFORM pg_catalog.set_config('lock_timeout', '50ms', true);
   CASE v_slot
     WHEN 0 THEN TRUNCATE runstate.idempotency_0;
     WHEN 1 THEN TRUNCATE runstate.idempotency_1;
