@@ -65,7 +65,7 @@ SHAPES = [
         "GET /mailboxes",
         lambda _: Call("GET", "/mailboxes"),
         query={"cursor": "cursor", "limit": "1..500"},
-        needs=("runtime", "observe", "resource_config"),
+        needs=("runtime",),
     ),
     Shape(
         "PUT /mailboxes/by-name/{name}",

@@ -128,7 +128,7 @@ def _message(name: str, verb: Callable[[Delivery], Call], **fields: str) -> Shap
 
 
 SHAPES = [
-    Shape("GET /mailboxes/{mailbox_id}", lambda c: _filled(c).view(), needs=("runtime", "observe")),
+    Shape("GET /mailboxes/{mailbox_id}", lambda c: _filled(c).view()),
     Shape(
         "POST /mailboxes/{mailbox_id}/messages",
         lambda c: box(c).send(PAYLOAD),

@@ -53,9 +53,9 @@ BEGIN
   RETURN p_reply;
 END $$;
 
--- Empty the slot that tomorrow fills; its youngest row is two days old. TRUNCATE wants the slot alone, and every
--- call stands behind it while it waits: it waits 50 ms, enough for calls under way. While a reader (a dump)
--- holds the slot the sweep fails, and comes again.
+-- Empty the slot that tomorrow fills; its youngest row is two days old. TRUNCATE wants the slot alone, and
+-- every call stands behind it while it waits: it waits 50 ms, enough for calls under way. While a reader (a
+-- dump) holds the slot the sweep fails, and comes again.
 CREATE FUNCTION kernel.idempotency_sweep(p_batch int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_slot smallint := kernel.idempotency_slot(kernel.kernel_now() + interval '1 day');

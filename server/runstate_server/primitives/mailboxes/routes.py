@@ -41,7 +41,7 @@ async def create(body: schemas.MailboxIn, x: Exchange = Current) -> Response:
 @router.get(
     "",
     response_model=schemas.MailboxList,
-    openapi_extra=exchange.needs(Permission.RUNTIME, Permission.OBSERVE, Permission.RESOURCE_CONFIG),
+    openapi_extra=exchange.needs(Permission.RUNTIME),
     responses=replies.documented(),
 )
 async def page(

@@ -23,7 +23,7 @@ _ended = (Code.NOT_FOUND, Code.SCOPE_CANCELLED, Code.DEADLINE_EXCEEDED, Code.IDE
 @router.get(
     "/mailboxes/{mailbox_id}",
     response_model=schemas.MailboxDepthView,
-    openapi_extra=exchange.needs(Permission.RUNTIME, Permission.OBSERVE),
+    openapi_extra=exchange.needs(Permission.RUNTIME),
     responses=replies.documented(Code.NOT_FOUND),
 )
 async def depth(mailbox_id: str, x: Exchange = Current) -> Response:
