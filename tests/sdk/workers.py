@@ -56,6 +56,31 @@ class Ran(list):
         return {"got": given}
 
 
+class Gate:
+    """A handler that is inside until it is let go."""
+
+    def __init__(self):
+        self.inside = threading.Semaphore(0)
+        self.release = threading.Event()
+        self.now = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, given):
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.inside.release()
+        assert self.release.wait(60)
+        with self._lock:
+            self.now -= 1
+        return [given, runstate.context().attempt]
+
+    def entered(self, count=1):
+        for _ in range(count):
+            assert self.inside.acquire(timeout=30)
+
+
 @contextlib.contextmanager
 def working(run: runstate.Run, **how: Any) -> Iterator[Call]:
     """The run's `serve` in a thread, stopped when the block is left; what it raises fails the test."""
