@@ -270,18 +270,18 @@ import runstate
 
 @runstate.queue("work")
 def work(given):
-    print("inside", flush=True)
+    os.write(1, b"inside\\n")
     time.sleep(60)
 
 @runstate.queue("coroutine")
 async def coroutine(given):
-    print("inside", flush=True)
+    os.write(1, b"inside\\n")
     time.sleep(60)
 
 def consume():
     with runstate.Runstate() as rs:
         rs.mailboxes.ensure("more")
-        print("consuming", flush=True)
+        os.write(1, b"consuming\\n")
         rs.scope(runstate.run_id()).mailbox("more").consume(print)
 
 for target in (runstate.serve, consume):
