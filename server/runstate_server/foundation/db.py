@@ -116,9 +116,10 @@ def open_engine(dsn: str, *, named_statements: bool) -> AsyncEngine:
 
 @contextlib.asynccontextmanager
 async def report(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """A read-only transaction with the planner free to choose; for listings, which no lease depends on."""
+    """A read-only transaction on one snapshot, with the planner free to choose; for listings, which no lease
+    depends on. Functions that a row calls would otherwise see a later moment than the row."""
     async with engine.connect() as connection:
-        await connection.execute(text("SET TRANSACTION READ ONLY"))
+        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
         for name in _REPORT_SETTINGS:
             await connection.execute(text(f"SET LOCAL {name} = on"))
         yield connection
