@@ -26,7 +26,9 @@ def test_the_server_s_wheel_holds_all_of_the_server_and_its_revisions(wheel):
         if p.is_relative_to(sources.SERVER)
     }
     revisions = {
-        "runstate_server/" + sources.name(p) for p in sources.files(".py", ".mako") if "migrations" in p.parts
+        "runstate_server/" + sources.name(p)
+        for p in sources.files(".py", ".mako")
+        if sources.name(p).startswith("migrations/")
     }
     assert server | revisions <= wheel
     assert any(path.endswith("licenses/LICENSE") for path in wheel)
