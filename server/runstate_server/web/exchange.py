@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
 from sqlalchemy.ext.asyncio import AsyncEngine
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from runstate_server.foundation import bounds, ids
@@ -22,7 +22,7 @@ from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel.call import Idempotency, Kernel, Reply
 from runstate_server.web import bodies
 from runstate_server.web.caller import Caller, Permission
-from runstate_server.web.longpoll import LongPolls, Probe
+from runstate_server.web.longpoll import ClientGone, LongPolls, Probe
 
 PERMISSION: Final = "x-permissions"
 BODY_BYTES: Final = "x-body-bytes-max"
@@ -181,10 +181,13 @@ async def _read(request: Request, bytes_max: int) -> bytes:
     if declared.isdigit() and int(declared) > bytes_max:
         raise _too_large(bytes_max)
     chunks = bytearray()
-    async for chunk in request.stream():
-        chunks += chunk
-        if len(chunks) > bytes_max:
-            raise _too_large(bytes_max)
+    try:
+        async for chunk in request.stream():
+            chunks += chunk
+            if len(chunks) > bytes_max:
+                raise _too_large(bytes_max)
+    except ClientDisconnect:
+        raise ClientGone from None
     return bytes(chunks)
 
 

@@ -52,26 +52,28 @@ def group(template):
 class Poll:
     """A waiting GET in a thread, asleep by the time the block is entered."""
 
-    def __init__(self, group, replica, once, wait_ms=WAIT_MS):
+    def __init__(self, group, replica, once):
         self._client = group.space.client(replica.url)
         self._replica = replica
-        self._call = once.view(wait_ms)
+        self._call = once.view(WAIT_MS)
 
     def __enter__(self):
-        self._pool = ThreadPoolExecutor(1)
-        self._before = until_polls(self._replica, 0)
-        self._asked_at = time.monotonic()
-        self._answer = self._pool.submit(self._call.send, self._client)
-        until_polls(self._replica, 1)
+        with ExitStack() as exits:
+            exits.enter_context(self._client)
+            pool = exits.enter_context(ThreadPoolExecutor(1))
+            self._before = until_polls(self._replica, 0)
+            self._asked_at = time.monotonic()
+            self.future = pool.submit(self._call.send, self._client)
+            until_polls(self._replica, 1)
+            self._exits = exits.pop_all()
         return self
 
     def __exit__(self, *_):
-        self._pool.shutdown()
-        self._client.close()
+        self._exits.close()
 
     def answer(self):
         """The poll's answer; took_s says after how long."""
-        answer = ok(self._answer.result(60))
+        answer = ok(self.future.result(60))
         self.took_s = time.monotonic() - self._asked_at
         return answer
 
@@ -138,9 +140,11 @@ def test_a_waiter_wakes_when_the_lease_lapses_without_anything_else_happening(gr
 
 
 def test_a_waiter_sleeps_on_when_the_lease_it_watches_is_renewed(group, api, once):
-    token = held(api, once, lease_s=1)
+    token = held(api, once, lease_s=5)
     with Poll(group, group.here, once) as poll:
         ok(once.renew(token, 3600).send(api))
+        with pytest.raises(TimeoutError):
+            poll.future.result(5.5)  # the lease it knew of has ended, the key is still held
         ok(once.complete(token, 1).send(api))
         assert poll.answer()["state"] == "DONE"
         assert poll.causes() == {"commit": 1}
@@ -157,10 +161,13 @@ def test_a_waiter_wakes_when_the_deadline_of_the_scope_passes(group, api):
 
 def test_a_wait_that_ends_answers_the_state_as_it_is(group, api, once):
     held(api, once, holder="a", lease_s=3600)
-    with Poll(group, group.here, once, wait_ms=300) as poll:
-        answer = poll.answer()
+    before = Metrics.of(group.here)
+    for wait_ms in (1, 300):
+        answer = ok(once.view(wait_ms).send(api))
         assert (answer["state"], answer["holder"]) == ("HELD", "a")
-        assert poll.causes() == {}
+    after = Metrics.of(group.here)
+    assert [after.woken(by) for by in CAUSES] == [before.woken(by) for by in CAUSES]
+    assert after.open_polls == 0
 
 
 def test_a_key_that_is_not_held_is_answered_without_waiting(group, api, once):
