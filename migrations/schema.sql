@@ -611,7 +611,7 @@ CREATE INDEX once_due ON runstate.once USING btree (due_at) WHERE (state = 'HELD
 
 -- Name: once_held; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX once_held ON runstate.once USING btree (space_id, root_id) WHERE (state = 'HELD'::text);
+CREATE INDEX once_held ON runstate.once USING btree (space_id, root_id, scope_id, key) WHERE (state = 'HELD'::text);
 
 -- Name: outbox_seq; Type: INDEX; Schema: runstate; Owner: -
 

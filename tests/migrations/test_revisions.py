@@ -28,6 +28,7 @@ def test_up_down_and_up_again_make_the_same_tables(template):
         assert dumped(url) == first
 
 
+@pytest.mark.processes  # the text is that of the wheel's PostgreSQL; runs on another leave these tests out
 def test_the_schema_to_be_read_is_what_the_revisions_make(fresh_database):
     """After a new revision: make schema."""
     assert (sources.ROOT / "migrations/schema.sql").read_text() == dumped(fresh_database)
