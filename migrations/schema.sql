@@ -551,7 +551,7 @@ CREATE INDEX claims_due ON runstate.claims USING btree (due_at) WHERE held;
 
 -- Name: claims_held; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX claims_held ON runstate.claims USING btree (space_id, root_id) WHERE held;
+CREATE INDEX claims_held ON runstate.claims USING btree (space_id, root_id, scope_id, key) WHERE held;
 
 -- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
 
