@@ -40,7 +40,7 @@ UP = (
     # expires_at is in no index, so renewals stay HOT; due_at follows it coarsely, written by grant and sweep
     # alone.
     "CREATE INDEX once_due ON runstate.once (due_at) WHERE state = 'HELD'",
-    # In the order in which the end of a scope locks, so that it reads what is held in its run and nothing else.
+    # In the order in which the end of a scope locks, so that it reads what is held in its run and no more.
     """
     CREATE INDEX once_held ON runstate.once (space_id, root_id, scope_id, key) WHERE state = 'HELD'
     """,
