@@ -94,7 +94,7 @@ async def waits_past_its_lease(api, database_url, clock, late_call):
 
 
 async def test_an_acquire_that_comes_after_a_cancel_has_begun_is_refused(patient):
-    with patient.client() as (_, client):
+    async with patient.client() as (_, client):
         async with client:
             claim = Claim(ok(await client.post("/scopes", json={}), 201)["id"])
             held = ok(await claim.acquire(lease_s=3600).send(client), 201)

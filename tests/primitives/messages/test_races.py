@@ -274,7 +274,7 @@ async def test_lines_are_locked_in_the_order_of_their_numbers(api, database_url,
 
 
 async def test_a_take_that_comes_after_a_cancel_has_begun_is_refused(patient):
-    with patient.client() as (_, client):
+    async with patient.client() as (_, client):
         async with client:
             root = ok(await client.post("/scopes", json={}), 201)["id"]
             made = ok(await client.post("/mailboxes", json={"name": "m"}), 201)
