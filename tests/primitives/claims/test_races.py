@@ -95,18 +95,17 @@ async def waits_past_its_lease(api, database_url, clock, late_call):
 
 async def test_an_acquire_that_comes_after_a_cancel_has_begun_is_refused(patient):
     async with patient.client() as (_, client):
-        async with client:
-            claim = Claim(ok(await client.post("/scopes", json={}), 201)["id"])
-            held = ok(await claim.acquire(lease_s=3600).send(client), 201)
-            async with races.holding(patient.database_url, ROW, claim.scope) as holder:
-                cancel = asyncio.create_task(end(claim.scope).send(client))
-                await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
-                acquire = asyncio.create_task(Claim(claim.scope, "other").acquire().send(client))
-                renewal = asyncio.create_task(claim.renew(held["token"]).send(client))
-                await races.until_waiting(patient.database_url, count=3)
-            assert ok(await cancel)["state"] == "CANCELLED"
-            refused(await acquire, "SCOPE_CANCELLED")
-            refused(await renewal, "SCOPE_CANCELLED")
+        claim = Claim(ok(await client.post("/scopes", json={}), 201)["id"])
+        held = ok(await claim.acquire(lease_s=3600).send(client), 201)
+        async with races.holding(patient.database_url, ROW, claim.scope) as holder:
+            cancel = asyncio.create_task(end(claim.scope).send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            acquire = asyncio.create_task(Claim(claim.scope, "other").acquire().send(client))
+            renewal = asyncio.create_task(claim.renew(held["token"]).send(client))
+            await races.until_waiting(patient.database_url, count=3)
+        assert ok(await cancel)["state"] == "CANCELLED"
+        refused(await acquire, "SCOPE_CANCELLED")
+        refused(await renewal, "SCOPE_CANCELLED")
 
 
 def test_a_sweep_frees_lapsed_claims_and_tells_of_each_once(api, space, database_url, clock):

@@ -12,6 +12,7 @@ from tests.support import audit, database, races
 from tests.support.builders import end, ok, refused, scope
 from tests.support.journal import events
 from tests.support.queues import (
+    Mailbox,
     batch,
     cancel,
     delivery,
@@ -275,24 +276,21 @@ async def test_lines_are_locked_in_the_order_of_their_numbers(api, database_url,
 
 async def test_a_take_that_comes_after_a_cancel_has_begun_is_refused(patient):
     async with patient.client() as (_, client):
-        async with client:
-            root = ok(await client.post("/scopes", json={}), 201)["id"]
-            made = ok(await client.post("/mailboxes", json={"name": "m"}), 201)
-            from tests.support.queues import Mailbox
-
-            box = Mailbox(made["id"], root)
-            for _ in range(2):
-                ok(await box.send().send(client), 201)
-            held = delivery(ok(await box.recv(lease_s=3600).send(client)))
-            async with races.holding(patient.database_url, LEASED, held.id) as holder:
-                ending = asyncio.create_task(end(root).send(client))
-                await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
-                late = [box.recv(), box.send(), box.submit(), held.complete(), held.nack(), held.renew()]
-                calls = [asyncio.create_task(call.send(client)) for call in late]
-                await races.until_waiting(patient.database_url, count=7)
-            assert ok(await ending)["state"] == "CANCELLED"
-            for call in calls:
-                refused(await call, "SCOPE_CANCELLED")
+        root = ok(await client.post("/scopes", json={}), 201)["id"]
+        made = ok(await client.post("/mailboxes", json={"name": "m"}), 201)
+        box = Mailbox(made["id"], root)
+        for _ in range(2):
+            ok(await box.send().send(client), 201)
+        held = delivery(ok(await box.recv(lease_s=3600).send(client)))
+        async with races.holding(patient.database_url, LEASED, held.id) as holder:
+            ending = asyncio.create_task(end(root).send(client))
+            await races.until_waiting(patient.database_url, behind=await races.backend_pid(holder))
+            late = [box.recv(), box.send(), box.submit(), held.complete(), held.nack(), held.renew()]
+            calls = [asyncio.create_task(call.send(client)) for call in late]
+            await races.until_waiting(patient.database_url, count=7)
+        assert ok(await ending)["state"] == "CANCELLED"
+        for call in calls:
+            refused(await call, "SCOPE_CANCELLED")
 
 
 async def test_the_end_of_a_child_while_its_messages_are_settled_is_one_or_the_other(
