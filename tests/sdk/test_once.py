@@ -96,8 +96,11 @@ def test_plain_and_async_work_under_uvloop(here):
         assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
         return await asyncio.gather(work("a"), work("a")), plain("b")
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        assert runner.run(main()) == (["a", "a"], "b")
+    loop = uvloop.new_event_loop()
+    try:
+        assert loop.run_until_complete(main()) == (["a", "a"], "b")
+    finally:
+        loop.close()
 
 
 def test_each_event_loop_in_turn_can_use_the_same_function(here):
