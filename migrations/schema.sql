@@ -551,11 +551,11 @@ CREATE INDEX claims_due ON runstate.claims USING btree (due_at) WHERE held;
 
 -- Name: claims_held; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX claims_held ON runstate.claims USING btree (space_id, root_id, scope_id, key) WHERE held;
+CREATE INDEX claims_held ON runstate.claims USING btree (root_id, scope_id, key) WHERE held;
 
 -- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (space_id, token);
+CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (token, space_id);
 
 -- Name: journal_created; Type: INDEX; Schema: runstate; Owner: -
 
@@ -571,11 +571,11 @@ CREATE INDEX leased_due ON runstate.queue_leased USING btree (due_at);
 
 -- Name: leased_of_run; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX leased_of_run ON runstate.queue_leased USING btree (space_id, mailbox_id, a0, due_at);
+CREATE INDEX leased_of_run ON runstate.queue_leased USING btree (mailbox_id, a0, due_at);
 
 -- Name: leased_of_scope; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX leased_of_scope ON runstate.queue_leased USING btree (space_id, mailbox_id, scope_id);
+CREATE INDEX leased_of_scope ON runstate.queue_leased USING btree (mailbox_id, scope_id);
 
 -- Name: mailboxes_name; Type: INDEX; Schema: runstate; Owner: -
 
@@ -587,23 +587,23 @@ CREATE INDEX mailboxes_newest ON runstate.mailboxes USING btree (space_id, creat
 
 -- Name: messages_dead; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX messages_dead ON runstate.messages USING btree (space_id, mailbox_id) WHERE (ended = 'DEAD'::text);
+CREATE INDEX messages_dead ON runstate.messages USING btree (mailbox_id) WHERE (ended = 'DEAD'::text);
 
 -- Name: messages_of_mailbox; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX messages_of_mailbox ON runstate.messages USING btree (space_id, mailbox_id, seq);
+CREATE INDEX messages_of_mailbox ON runstate.messages USING btree (mailbox_id, seq);
 
 -- Name: messages_of_scope; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX messages_of_scope ON runstate.messages USING btree (space_id, scope_id, seq);
+CREATE INDEX messages_of_scope ON runstate.messages USING btree (scope_id, seq);
 
 -- Name: messages_task_key; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE UNIQUE INDEX messages_task_key ON runstate.messages USING btree (space_id, scope_id, mailbox_id, task_key) WHERE (task_key IS NOT NULL);
+CREATE UNIQUE INDEX messages_task_key ON runstate.messages USING btree (scope_id, mailbox_id, task_key, space_id) WHERE (task_key IS NOT NULL);
 
 -- Name: messages_work_key; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE UNIQUE INDEX messages_work_key ON runstate.messages USING btree (space_id, scope_id, mailbox_id, work_key) WHERE (work_key IS NOT NULL);
+CREATE UNIQUE INDEX messages_work_key ON runstate.messages USING btree (scope_id, mailbox_id, work_key, space_id) WHERE (work_key IS NOT NULL);
 
 -- Name: once_due; Type: INDEX; Schema: runstate; Owner: -
 
@@ -611,7 +611,7 @@ CREATE INDEX once_due ON runstate.once USING btree (due_at) WHERE (state = 'HELD
 
 -- Name: once_held; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX once_held ON runstate.once USING btree (space_id, root_id, scope_id, key) WHERE (state = 'HELD'::text);
+CREATE INDEX once_held ON runstate.once USING btree (root_id, scope_id, key) WHERE (state = 'HELD'::text);
 
 -- Name: outbox_seq; Type: INDEX; Schema: runstate; Owner: -
 
@@ -619,15 +619,15 @@ CREATE INDEX outbox_seq ON runstate.outbox USING btree (seq);
 
 -- Name: ready_a1; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX ready_a1 ON runstate.queue_ready USING btree (space_id, mailbox_id, a1, lane, rank, available_at, seq) WHERE (deliverable AND (a1 IS NOT NULL));
+CREATE INDEX ready_a1 ON runstate.queue_ready USING btree (mailbox_id, a1, lane, rank, available_at, seq) WHERE (deliverable AND (a1 IS NOT NULL));
 
 -- Name: ready_a2; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX ready_a2 ON runstate.queue_ready USING btree (space_id, mailbox_id, a2, lane, rank, available_at, seq) WHERE (deliverable AND (a2 IS NOT NULL));
+CREATE INDEX ready_a2 ON runstate.queue_ready USING btree (mailbox_id, a2, lane, rank, available_at, seq) WHERE (deliverable AND (a2 IS NOT NULL));
 
 -- Name: ready_behind; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX ready_behind ON runstate.queue_ready USING btree (space_id, mailbox_id, scope_id, seq) WHERE (NOT deliverable);
+CREATE INDEX ready_behind ON runstate.queue_ready USING btree (mailbox_id, scope_id, seq) WHERE (NOT deliverable);
 
 -- Name: ready_deadline; Type: INDEX; Schema: runstate; Owner: -
 
@@ -635,15 +635,15 @@ CREATE INDEX ready_deadline ON runstate.queue_ready USING btree (deadline) WHERE
 
 -- Name: ready_run; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX ready_run ON runstate.queue_ready USING btree (space_id, mailbox_id, a0, lane, rank, available_at, seq) WHERE deliverable;
+CREATE INDEX ready_run ON runstate.queue_ready USING btree (mailbox_id, a0, lane, rank, available_at, seq) WHERE deliverable;
 
 -- Name: ready_scope; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX ready_scope ON runstate.queue_ready USING btree (space_id, mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable;
+CREATE INDEX ready_scope ON runstate.queue_ready USING btree (mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable;
 
 -- Name: scopes_children_newest; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX scopes_children_newest ON runstate.scopes USING btree (space_id, parent_id, created_at DESC, id DESC);
+CREATE INDEX scopes_children_newest ON runstate.scopes USING btree (parent_id, created_at DESC, id DESC);
 
 -- Name: scopes_due; Type: INDEX; Schema: runstate; Owner: -
 
@@ -651,7 +651,7 @@ CREATE INDEX scopes_due ON runstate.scopes USING btree (deadline) WHERE ((effect
 
 -- Name: scopes_root; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX scopes_root ON runstate.scopes USING btree (space_id, root_id);
+CREATE INDEX scopes_root ON runstate.scopes USING btree (root_id);
 
 -- Name: scopes_roots_newest; Type: INDEX; Schema: runstate; Owner: -
 

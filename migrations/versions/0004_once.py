@@ -42,7 +42,7 @@ UP = (
     "CREATE INDEX once_due ON runstate.once (due_at) WHERE state = 'HELD'",
     # In the order in which the end of a scope locks, so that it reads what is held in its run and no more.
     """
-    CREATE INDEX once_held ON runstate.once (space_id, root_id, scope_id, key) WHERE state = 'HELD'
+    CREATE INDEX once_held ON runstate.once (root_id, scope_id, key) WHERE state = 'HELD'
     """,
 )
 DOWN = ("DROP TABLE runstate.once",)

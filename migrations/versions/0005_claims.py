@@ -43,10 +43,10 @@ UP = (
     ) WITH (fillfactor = 80)
     """,
     # The last token and holder stay with a key that is free: a late caller is told what became of its lease.
-    "CREATE UNIQUE INDEX claims_token ON runstate.claims (space_id, token)",
+    "CREATE UNIQUE INDEX claims_token ON runstate.claims (token, space_id)",
     "CREATE INDEX claims_due ON runstate.claims (due_at) WHERE held",
     # As once_held.
-    "CREATE INDEX claims_held ON runstate.claims (space_id, root_id, scope_id, key) WHERE held",
+    "CREATE INDEX claims_held ON runstate.claims (root_id, scope_id, key) WHERE held",
 )
 DOWN = (
     "DROP TABLE runstate.claims",

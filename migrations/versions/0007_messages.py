@@ -43,16 +43,16 @@ UP = (
     ) WITH (fillfactor = 80)
     """,
     """
-    CREATE UNIQUE INDEX messages_task_key ON runstate.messages (space_id, scope_id, mailbox_id, task_key)
+    CREATE UNIQUE INDEX messages_task_key ON runstate.messages (scope_id, mailbox_id, task_key, space_id)
       WHERE task_key IS NOT NULL
     """,
     """
-    CREATE UNIQUE INDEX messages_work_key ON runstate.messages (space_id, scope_id, mailbox_id, work_key)
+    CREATE UNIQUE INDEX messages_work_key ON runstate.messages (scope_id, mailbox_id, work_key, space_id)
       WHERE work_key IS NOT NULL
     """,
-    "CREATE INDEX messages_of_mailbox ON runstate.messages (space_id, mailbox_id, seq)",
-    "CREATE INDEX messages_of_scope ON runstate.messages (space_id, scope_id, seq)",
-    "CREATE INDEX messages_dead ON runstate.messages (space_id, mailbox_id) WHERE ended = 'DEAD'",
+    "CREATE INDEX messages_of_mailbox ON runstate.messages (mailbox_id, seq)",
+    "CREATE INDEX messages_of_scope ON runstate.messages (scope_id, seq)",
+    "CREATE INDEX messages_dead ON runstate.messages (mailbox_id) WHERE ended = 'DEAD'",
     # Waiting and delayed work. lane: 0 a message, 1 a task; rank: -priority, 0 in an INBOX; deadline: the
     # earlier of the
     # message's own and its scope's; deliverable: false behind the head of an INBOX scope.
@@ -78,23 +78,23 @@ UP = (
             autovacuum_vacuum_cost_delay = 0)
     """,
     """
-    CREATE INDEX ready_run ON runstate.queue_ready (space_id, mailbox_id, a0, lane, rank, available_at, seq)
+    CREATE INDEX ready_run ON runstate.queue_ready (mailbox_id, a0, lane, rank, available_at, seq)
       WHERE deliverable
     """,
     """
-    CREATE INDEX ready_a1 ON runstate.queue_ready (space_id, mailbox_id, a1, lane, rank, available_at, seq)
+    CREATE INDEX ready_a1 ON runstate.queue_ready (mailbox_id, a1, lane, rank, available_at, seq)
       WHERE deliverable AND a1 IS NOT NULL
     """,
     """
-    CREATE INDEX ready_a2 ON runstate.queue_ready (space_id, mailbox_id, a2, lane, rank, available_at, seq)
+    CREATE INDEX ready_a2 ON runstate.queue_ready (mailbox_id, a2, lane, rank, available_at, seq)
       WHERE deliverable AND a2 IS NOT NULL
     """,
     """
     CREATE INDEX ready_scope ON runstate.queue_ready
-      (space_id, mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable
+      (mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable
     """,
     """
-    CREATE INDEX ready_behind ON runstate.queue_ready (space_id, mailbox_id, scope_id, seq)
+    CREATE INDEX ready_behind ON runstate.queue_ready (mailbox_id, scope_id, seq)
       WHERE NOT deliverable
     """,
     """
@@ -128,8 +128,8 @@ UP = (
     ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
             autovacuum_vacuum_cost_delay = 0)
     """,
-    "CREATE INDEX leased_of_run ON runstate.queue_leased (space_id, mailbox_id, a0, due_at)",
-    "CREATE INDEX leased_of_scope ON runstate.queue_leased (space_id, mailbox_id, scope_id)",
+    "CREATE INDEX leased_of_run ON runstate.queue_leased (mailbox_id, a0, due_at)",
+    "CREATE INDEX leased_of_scope ON runstate.queue_leased (mailbox_id, scope_id)",
     "CREATE INDEX leased_due ON runstate.queue_leased (due_at)",
     """
     CREATE INDEX leased_deadline ON runstate.queue_leased (deadline)

@@ -17,7 +17,8 @@ from sqlalchemy.sql import text
 from runstate_server.foundation import bounds
 
 # Settings of the role that calls the kernel (kernel.md, sections 2 and 4): bounded waits, and plans pinned to
-# the # indexes, since one made while a table was empty would otherwise stay.
+# the indexes and to the order in which joins are written, since one made while a table was empty would
+# otherwise stay: it began with the scope and read all messages in it to find the one that was asked for.
 ROLE_SETTINGS: dict[str, str] = {
     "statement_timeout": f"{bounds.statement_timeout_ms}ms",
     "lock_timeout": f"{bounds.lock_timeout_ms}ms",
@@ -28,12 +29,26 @@ ROLE_SETTINGS: dict[str, str] = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_sort": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_material": "off",
+    "join_collapse_limit": "1",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
 }
 
 # What the role's settings are for a report or listing, in its own transaction.
-_REPORT_SETTINGS = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+_REPORT_SETTINGS = {
+    "plan_cache_mode": "force_custom_plan",
+    "enable_seqscan": "on",
+    "enable_bitmapscan": "on",
+    "enable_sort": "on",
+    "enable_hashjoin": "on",
+    "enable_mergejoin": "on",
+    "enable_material": "on",
+    "join_collapse_limit": "8",
+}
+_FREE_PLANS = "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v in _REPORT_SETTINGS.items())
 
 _LOST_STATES = ("08", "57P01", "57P02", "57P03", "25006")
 
@@ -120,6 +135,5 @@ async def report(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     depends on. Functions that a row calls would otherwise see a later moment than the row."""
     async with engine.connect() as connection:
         await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-        for name in _REPORT_SETTINGS:
-            await connection.execute(text(f"SET LOCAL {name} = on"))
+        await connection.execute(text(_FREE_PLANS))
         yield connection

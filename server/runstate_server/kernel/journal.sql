@@ -18,7 +18,7 @@ $$;
 -- moved when another replica is at it. p_floor lets the step skip dead rows under a long snapshot elsewhere;
 -- 0 looks at all.
 CREATE FUNCTION kernel.journal_step(p_batch int, p_floor bigint, OUT moved int, OUT last_seq bigint)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_hashjoin = on AS $$
 BEGIN
   PERFORM kernel.kernel_enter();
   PERFORM 1 FROM runstate.sequencer q WHERE q.id = 1 FOR UPDATE SKIP LOCKED;

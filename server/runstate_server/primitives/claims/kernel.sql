@@ -123,8 +123,8 @@ END $$;
 -- the claim among the scopes that hold the key.
 CREATE FUNCTION kernel.claim_find(p_space text, p_key text, p_token text)
 RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
-  SELECT s.path FROM runstate.claims c JOIN runstate.scopes s ON s.space_id = p_space AND s.id = c.scope_id
-   WHERE c.space_id = p_space AND c.token = p_token AND c.key = p_key
+  SELECT (SELECT s.path FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = c.scope_id)
+    FROM runstate.claims c WHERE c.space_id = p_space AND c.token = p_token AND c.key = p_key
 $$;
 
 -- First steps of renew and release, on the path that claim_find found. Null: the token holds the claim, its
@@ -300,19 +300,22 @@ END $$;
 CREATE FUNCTION kernel.claim_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz,
   p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_count int;
+  v_scope uuid;
+  v_key text;
+  v_holder text;
+  v_count int := 0;
 BEGIN
-  WITH held AS MATERIALIZED (
+  FOR v_scope, v_key, v_holder IN
     SELECT c.scope_id, c.key, c.holder FROM runstate.claims c
      WHERE c.space_id = p_space AND c.root_id = p_root AND c.held AND c.scope_id = ANY (p_scopes)
      ORDER BY c.scope_id, c.key LIMIT p_limit FOR NO KEY UPDATE
-  ), ended AS (
-    UPDATE runstate.claims c SET held = false, expires_at = NULL, due_at = NULL FROM held h
-     WHERE c.space_id = p_space AND c.scope_id = h.scope_id AND c.key = h.key
-    RETURNING c.scope_id, c.key, h.holder
-  )
-  SELECT pg_catalog.count(kernel.event(p_space, p_now, 'claim.lapsed', s.path, 'claim', e.key,
-      pg_catalog.json_build_object('key', e.key, 'holder', e.holder, 'reason', p_reason), NULL))
-    INTO v_count FROM ended e JOIN runstate.scopes s ON s.space_id = p_space AND s.id = e.scope_id;
+  LOOP
+    UPDATE runstate.claims c SET held = false, expires_at = NULL, due_at = NULL
+     WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = v_key;
+    PERFORM kernel.event(p_space, p_now, 'claim.lapsed', s.path, 'claim', v_key, pg_catalog.json_build_object(
+      'key', v_key, 'holder', v_holder, 'reason', p_reason), NULL)
+      FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = v_scope;
+    v_count := v_count + 1;
+  END LOOP;
   RETURN v_count;
 END $$;

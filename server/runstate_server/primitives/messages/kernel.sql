@@ -18,14 +18,18 @@ CREATE FUNCTION kernel.no_message(p_id uuid) RETURNS kernel.reply LANGUAGE sql I
   SELECT kernel.refuse('NOT_FOUND', 'message ' || p_id::text || ' does not exist in this space')
 $$;
 
--- The message with this id, its narrow row not read yet; null fields when there is none.
+-- The message with this id, its narrow row not read yet; null fields when there is none. What is looked up for each
+-- row stands behind OFFSET 0, here and elsewhere: so it stays a look-up by the key, whatever the planner thinks of
+-- tables that are still small.
 CREATE FUNCTION kernel.message_find(p_space text, p_id uuid) RETURNS kernel.queued LANGUAGE sql VOLATILE AS $$
   SELECT ROW(m.id, m.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL, b.mode = 'INBOX', b.max_attempts,
       CASE WHEN m.task_key IS NULL THEN 0 ELSE 1 END, CASE WHEN b.mode = 'INBOX' THEN 0 ELSE -m.priority END,
       m.attempt, LEAST(m.deadline, s.effective_deadline), m.started_at)::kernel.queued
     FROM runstate.messages m
-    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id
-    JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = m.mailbox_id
+    CROSS JOIN LATERAL (SELECT c.path, c.effective_deadline FROM runstate.scopes c
+                         WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
+    CROSS JOIN LATERAL (SELECT x.mode, x.max_attempts FROM runstate.mailboxes x
+                         WHERE x.space_id = p_space AND x.id = m.mailbox_id OFFSET 0) b
    WHERE m.space_id = p_space AND m.id = p_id
 $$;
 

@@ -97,13 +97,15 @@ BEGIN
       SELECT l.message_id, l.seq, l.attempt, l.started_at FROM runstate.queue_leased l
        WHERE l.space_id = p_space AND l.mailbox_id = b.id AND l.a0 = p_root AND l.scope_id = ANY (p_scopes)
       UNION ALL
-      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id),
-        runstate.queue_ready r
-       WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND r.deliverable
+      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id)
+        CROSS JOIN LATERAL (
+          SELECT q.message_id, q.seq, q.attempt, q.started_at FROM runstate.queue_ready q
+           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND q.deliverable OFFSET 0) r
       UNION ALL
-      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id),
-        runstate.queue_ready r
-       WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = s.id AND NOT r.deliverable) w
+      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id)
+        CROSS JOIN LATERAL (
+          SELECT q.message_id, q.seq, q.attempt, q.started_at FROM runstate.queue_ready q
+           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND NOT q.deliverable OFFSET 0) r) w
     LIMIT p_limit
   LOOP
     v_count := v_count + 1;
@@ -115,7 +117,9 @@ BEGIN
     PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
       false, NULL, 0, 0, v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at)::kernel.queued,
         v_state, v_reason, NULL, NULL, p_now)
-      FROM runstate.messages m JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id
+      FROM runstate.messages m
+      CROSS JOIN LATERAL (SELECT c.path, c.effective_deadline FROM runstate.scopes c
+                           WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
      WHERE m.space_id = p_space AND m.id = v_id;
   END LOOP;
   IF v_count < p_limit AND p_root = ANY (p_scopes) THEN

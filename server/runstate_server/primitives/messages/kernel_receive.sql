@@ -78,8 +78,10 @@ RETURNS json LANGUAGE sql VOLATILE AS $$
           p_tokens[i.n], 'leaseExpiresAt', p_ends, 'grants', '[]'::json, 'consumptions', '[]'::json,
             'reservations', '[]'::json) AS task
     FROM pg_catalog.unnest(p_ids) WITH ORDINALITY i (id, n)
-    JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
-    JOIN runstate.queue_leased l ON l.space_id = p_space AND l.seq = m.seq) f
+    CROSS JOIN LATERAL (SELECT x.id, x.seq, x.scope_id, x.task_key, x.deadline FROM runstate.messages x
+                         WHERE x.space_id = p_space AND x.id = i.id OFFSET 0) m
+    CROSS JOIN LATERAL (SELECT q.attempt FROM runstate.queue_leased q
+                         WHERE q.space_id = p_space AND q.seq = m.seq OFFSET 0) l) f
 $$;
 
 -- The payloads of the messages that a kept answer names: they never change, so the answer does not keep them.
@@ -91,7 +93,8 @@ RETURNS text[] LANGUAGE sql VOLATILE AS $$
       UNION ALL SELECT (a.task ->> 'messageId')::uuid, a.n
         FROM pg_catalog.json_array_elements(CASE WHEN p_form = 'tasks' THEN p_facts -> 'admitted'
           ELSE '[]' END) WITH ORDINALITY a (task, n)) i
-    JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
+    CROSS JOIN LATERAL (SELECT x.payload FROM runstate.messages x
+                         WHERE x.space_id = p_space AND x.id = i.id OFFSET 0) m
 $$;
 
 -- Whom the lapse of these deliveries would wake.
@@ -99,8 +102,10 @@ CREATE FUNCTION kernel.take_topics(p_space text, p_ids uuid[]) RETURNS text[] LA
   SELECT pg_catalog.array_agg(DISTINCT kernel.message_topics(p_space, m.mailbox_id, s.path,
       m.task_key IS NOT NULL))
     FROM pg_catalog.unnest(p_ids) i (id)
-    JOIN runstate.messages m ON m.space_id = p_space AND m.id = i.id
-    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id
+    CROSS JOIN LATERAL (SELECT x.mailbox_id, x.scope_id, x.task_key FROM runstate.messages x
+                         WHERE x.space_id = p_space AND x.id = i.id OFFSET 0) m
+    CROSS JOIN LATERAL (SELECT c.path FROM runstate.scopes c
+                         WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
 $$;
 
 -- Take messages (recv) or tasks (admit): at most as many as tokens are given. p_below: descendants of the

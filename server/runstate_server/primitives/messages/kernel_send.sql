@@ -76,8 +76,9 @@ BEGIN
   FOR v_line IN
     SELECT DISTINCT kernel.line_key(p_space, k.mailbox, k.scope) AS line
       FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes)) k (mailbox, scope)
-      JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = k.mailbox AND b.mode = 'INBOX'
-        ORDER BY line LOOP
+      CROSS JOIN LATERAL (SELECT 1 FROM runstate.mailboxes x WHERE x.space_id = p_space AND x.id = k.mailbox
+                             AND x.mode = 'INBOX' OFFSET 0) b ORDER BY line
+  LOOP
     PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
   END LOOP;
   INSERT INTO runstate.queue_lanes (space_id, a0, mailbox_id, lane, rank)
@@ -85,8 +86,10 @@ BEGIN
     ELSE -k.priority END AS rank
     FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes),
       pg_catalog.unnest(p_priorities)) k (mailbox, scope, priority)
-    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = k.scope
-    JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = k.mailbox
+    CROSS JOIN LATERAL (SELECT c.root_id FROM runstate.scopes c
+                         WHERE c.space_id = p_space AND c.id = k.scope OFFSET 0) s
+    CROSS JOIN LATERAL (SELECT x.mode FROM runstate.mailboxes x
+                         WHERE x.space_id = p_space AND x.id = k.mailbox OFFSET 0) b
    ORDER BY s.root_id, k.mailbox, rank
   ON CONFLICT (space_id, a0, mailbox_id, lane, rank) DO NOTHING;
 END $$;

@@ -360,20 +360,22 @@ END $$;
 CREATE FUNCTION kernel.once_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz,
   p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_count int;
+  v_scope uuid;
+  v_key text;
+  v_holder text;
+  v_count int := 0;
 BEGIN
-  WITH held AS MATERIALIZED (
+  FOR v_scope, v_key, v_holder IN
     SELECT o.scope_id, o.key, o.holder FROM runstate.once o
      WHERE o.space_id = p_space AND o.root_id = p_root AND o.state = 'HELD' AND o.scope_id = ANY (p_scopes)
      ORDER BY o.scope_id, o.key LIMIT p_limit FOR NO KEY UPDATE
-  ), ended AS (
+  LOOP
     UPDATE runstate.once o SET state = 'OPEN', holder = NULL, session = NULL, token = NULL, expires_at = NULL,
-      due_at = NULL FROM held h WHERE o.space_id = p_space AND o.scope_id = h.scope_id AND o.key = h.key
-    RETURNING o.scope_id, o.key, h.holder
-  )
-  SELECT pg_catalog.count(kernel.event(p_space, p_now, 'once.lapsed', s.path, 'once', e.key,
-      pg_catalog.json_build_object('key', e.key, 'holder', e.holder, 'reason', p_reason),
-      ARRAY[kernel.once_topic(p_space, e.scope_id, e.key)]))
-    INTO v_count FROM ended e JOIN runstate.scopes s ON s.space_id = p_space AND s.id = e.scope_id;
+      due_at = NULL WHERE o.space_id = p_space AND o.scope_id = v_scope AND o.key = v_key;
+    PERFORM kernel.event(p_space, p_now, 'once.lapsed', s.path, 'once', v_key, pg_catalog.json_build_object(
+      'key', v_key, 'holder', v_holder, 'reason', p_reason), ARRAY[kernel.once_topic(p_space, v_scope, v_key)])
+      FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = v_scope;
+    v_count := v_count + 1;
+  END LOOP;
   RETURN v_count;
 END $$;

@@ -100,8 +100,8 @@ BEGIN
       'state', kernel.task_state(p_space, m.id, v_now)) ORDER BY k.n) INTO v_answers
     FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes),
       pg_catalog.unnest(p_keys)) WITH ORDINALITY k (scope, mailbox, key, n)
-    JOIN runstate.messages m ON m.space_id = p_space AND m.scope_id = k.scope AND m.mailbox_id = k.mailbox
-     AND m.task_key = k.key;
+    CROSS JOIN LATERAL (SELECT x.id FROM runstate.messages x WHERE x.space_id = p_space AND x.scope_id = k.scope
+                           AND x.mailbox_id = k.mailbox AND x.task_key = k.key OFFSET 0) m;
   v_changed := kernel.subscribers_add(p_space, p_scopes, p_mailboxes, p_keys, p_subscribers, v_now)
     OR v_changed;
   v_reply := kernel.done(CASE WHEN p_single THEN 201 ELSE 200 END, CASE WHEN p_single THEN v_answers -> 0
@@ -118,8 +118,8 @@ BEGIN
   SELECT DISTINCT ON (m.id, k.subscriber) p_space, m.id, k.subscriber, k.scope, p_now
     FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_keys),
       pg_catalog.unnest(p_subscribers)) k (scope, mailbox, key, subscriber)
-    JOIN runstate.messages m ON m.space_id = p_space AND m.scope_id = k.scope AND m.mailbox_id = k.mailbox
-     AND m.task_key = k.key
+    CROSS JOIN LATERAL (SELECT x.id FROM runstate.messages x WHERE x.space_id = p_space AND x.scope_id = k.scope
+                           AND x.mailbox_id = k.mailbox AND x.task_key = k.key OFFSET 0) m
    WHERE k.subscriber IS NOT NULL ORDER BY m.id, k.subscriber
   ON CONFLICT (space_id, task_id, subscriber_id) DO NOTHING;
   RETURN FOUND;
@@ -166,7 +166,8 @@ LANGUAGE sql VOLATILE AS $$
       'startedAt', kernel.wire_time(COALESCE(n.started_at, m.started_at)), 'finishedAt',
         kernel.wire_time(m.finished_at))
     FROM runstate.messages m
-    JOIN runstate.mailboxes b ON b.space_id = p_space AND b.id = m.mailbox_id
+    CROSS JOIN LATERAL (SELECT x.max_attempts FROM runstate.mailboxes x
+                         WHERE x.space_id = p_space AND x.id = m.mailbox_id OFFSET 0) b
     -- Not by task_state(): that would look later than the row was read, and find an end without its outcome.
     CROSS JOIN LATERAL (SELECT kernel.task_state_of(m.ended,
       kernel.message_scope_end(p_space, m.scope_id, p_now), m.deadline, EXISTS (
@@ -195,8 +196,9 @@ BEGIN
   END IF;
   SELECT ARRAY[m.payload, m.outcome], m.root_id, LEAST(m.deadline, s.effective_deadline)
     INTO v_payloads, v_root, v_deadline FROM runstate.messages m
-    JOIN runstate.scopes s ON s.space_id = p_space AND s.id = m.scope_id WHERE m.space_id = p_space
-      AND m.id = p_id;
+    CROSS JOIN LATERAL (SELECT c.effective_deadline FROM runstate.scopes c
+                         WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
+   WHERE m.space_id = p_space AND m.id = p_id;
   v_reply := kernel.seen(v_facts, v_payloads, kernel.seconds_until(v_deadline, v_now));
   v_reply.sleep := ARRAY[kernel.topic('task', p_space, p_id::text),
     kernel.topic('scope', p_space, v_root::text)];
