@@ -47,15 +47,18 @@ class World:
     @classmethod
     async def create(cls, kernel: Kernel, url: str) -> "World":
         world = cls(kernel, spaces.create(url).id)
-        for _ in range(2):
-            top = await world.scope(None)
-            world.roots.append(top)
-            child, other = await world.scope(top), await world.scope(top)
-            deep = await world.scope(await world.scope(child))
-            world.scopes += [top, child, other, deep, await world.scope(deep)]
-        world.work = [await world.mailbox("work"), await world.mailbox("limited", limit=25)]
-        world.inboxes = [await world.mailbox(name, mode="INBOX") for name in ("one", "two")]
+        await world.fill()
         return world
+
+    async def fill(self) -> None:
+        for _ in range(2):
+            top = await self.scope(None)
+            self.roots.append(top)
+            child, other = await self.scope(top), await self.scope(top)
+            deep = await self.scope(await self.scope(child))
+            self.scopes += [top, child, other, deep, await self.scope(deep)]
+        self.work = [await self.mailbox("work"), await self.mailbox("limited", limit=25)]
+        self.inboxes = [await self.mailbox(name, mode="INBOX") for name in ("one", "two")]
 
     async def scope(self, parent: uuid.UUID | None) -> uuid.UUID:
         made = await self.call("scope_create", uuid.uuid4(), None, parent, None, 100, 32)
