@@ -159,11 +159,22 @@ async def test_tasks_are_found_behind_any_number_of_messages(queue):
         assert sum(entries(read).values()) <= 30 * count
 
 
-async def test_a_hundred_expired_messages_are_settled_by_one_look(queue):
-    await queue.backlog.fill(queue.chain[0], 99, deadline=PAST)
-    await queue.backlog.fill(queue.chain[0], 1)
-    facts, _ = await queue.take(0)
+@pytest.mark.parametrize("level", HEADS)
+@pytest.mark.parametrize("lanes", [1, 2])
+async def test_what_has_expired_is_settled_a_hundred_at_a_time_and_hides_nothing(queue, level, lanes):
+    """One look delivers what stands behind thousands of them, by recv and by admit."""
+    for tasks in (False, True)[:lanes]:
+        await queue.backlog.fill(queue.chain[3], 2_000, tasks=tasks, deadline=PAST)
+        await queue.backlog.fill(queue.chain[3], 1, tasks=tasks)
+    facts, _ = await queue.take(level)
     assert facts["message"]["attempt"] == 1
+    settled = await queue._connection.fetchval(
+        "SELECT count(*) FROM runstate.messages WHERE ended = 'EXPIRED'"
+    )
+    assert settled == 100
+    if lanes == 2:
+        facts, _ = await queue.take(level, form="task")
+        assert facts["attempt"] == 1
 
 
 async def test_lapsed_deliveries_are_found_by_when_they_are_due(queue, fresh_database):

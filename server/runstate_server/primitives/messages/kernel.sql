@@ -18,9 +18,9 @@ CREATE FUNCTION kernel.no_message(p_id uuid) RETURNS kernel.reply LANGUAGE sql I
   SELECT kernel.refuse('NOT_FOUND', 'message ' || p_id::text || ' does not exist in this space')
 $$;
 
--- The message with this id, its narrow row not read yet; null fields when there is none. What is looked up for each
--- row stands behind OFFSET 0, here and elsewhere: so it stays a look-up by the key, whatever the planner thinks of
--- tables that are still small.
+-- The message with this id, its narrow row not read yet; null fields when there is none. What is looked up
+-- for each row stands behind OFFSET 0, here and elsewhere: so it stays a look-up by the key, whatever the
+-- planner thinks of tables that are still small.
 CREATE FUNCTION kernel.message_find(p_space text, p_id uuid) RETURNS kernel.queued LANGUAGE sql VOLATILE AS $$
   SELECT ROW(m.id, m.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL, b.mode = 'INBOX', b.max_attempts,
       CASE WHEN m.task_key IS NULL THEN 0 ELSE 1 END, CASE WHEN b.mode = 'INBOX' THEN 0 ELSE -m.priority END,

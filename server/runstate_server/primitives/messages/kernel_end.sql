@@ -100,12 +100,14 @@ BEGIN
       SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id)
         CROSS JOIN LATERAL (
           SELECT q.message_id, q.seq, q.attempt, q.started_at FROM runstate.queue_ready q
-           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND q.deliverable OFFSET 0) r
+           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND q.deliverable
+          OFFSET 0) r
       UNION ALL
       SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id)
         CROSS JOIN LATERAL (
           SELECT q.message_id, q.seq, q.attempt, q.started_at FROM runstate.queue_ready q
-           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND NOT q.deliverable OFFSET 0) r) w
+           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND NOT q.deliverable
+          OFFSET 0) r) w
     LIMIT p_limit
   LOOP
     v_count := v_count + 1;

@@ -1,7 +1,8 @@
 -- Messages: recv and admit, the calls. Both take through queue_take and differ in what they answer.
 
--- Deliver at most p_max messages of a mailbox to one holder. ids, attempts and payloads are aligned; more: a
--- hundred rows were settled and none delivered, so the call should be repeated.
+-- Deliver messages of a mailbox to one holder, as many as there are tokens. A hundred that have expired are
+-- settled on the way; then the rest of them is stepped over, and left to sweeps and to the next call. more:
+-- yet a hundred of ended scopes were settled and none delivered, so the call should be repeated.
 CREATE FUNCTION kernel.queue_take(p_space text, p_mailbox uuid, p_path uuid[], p_below boolean,
   p_tasks_only boolean, p_holder text, p_session text, p_lease_s double precision, p_tokens text[],
   p_now timestamptz, OUT ids uuid[], OUT wake text[], OUT more boolean) LANGUAGE plpgsql VOLATILE AS $$
@@ -18,8 +19,9 @@ DECLARE
 BEGIN
   ids := '{}'::uuid[];
   wake := kernel.queue_reclaim(p_space, p_mailbox, p_path[1], p_now, 10);
-  WHILE pg_catalog.cardinality(ids) < pg_catalog.cardinality(p_tokens) AND v_drops < v_drops_max LOOP
-    v_seq := kernel.queue_pick(p_space, p_mailbox, v_level, p_path[v_depth], p_path[1], p_tasks_only, p_now);
+  WHILE pg_catalog.cardinality(ids) < pg_catalog.cardinality(p_tokens) AND v_drops < 2 * v_drops_max LOOP
+    v_seq := kernel.queue_pick(p_space, p_mailbox, v_level, p_path[v_depth], p_path[1], p_tasks_only, p_now,
+      v_drops >= v_drops_max);
     EXIT WHEN v_seq IS NULL;
     SELECT r.message_id INTO v_id FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = v_seq;
     v_q := kernel.message_find(p_space, v_id);
@@ -35,7 +37,7 @@ BEGIN
       p_tokens[pg_catalog.cardinality(ids) + 1], p_now);
     ids := ids || v_id;
   END LOOP;
-  more := v_drops >= v_drops_max AND pg_catalog.cardinality(ids) = 0;
+  more := v_drops >= 2 * v_drops_max AND pg_catalog.cardinality(ids) = 0;
 END $$;
 
 -- When an empty-handed poller of a scope should look again by itself: the first delay that ends and the first

@@ -3,9 +3,10 @@
 
 -- Lock the first available row of one lane and rank. p_level: -1 exactly the scope p_anchor; 0, 1, 2 the
 -- subtree of the scope p_anchor at that depth, by its own index; deeper subtrees merge the heads of their
--- scopes.
+-- scopes. p_live: rows past their deadline are stepped over.
 CREATE FUNCTION kernel.queue_head(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_lane smallint, p_rank smallint, p_now timestamptz, OUT seq bigint, OUT available_at timestamptz)
+  p_lane smallint, p_rank smallint, p_now timestamptz, p_live boolean, OUT seq bigint,
+  OUT available_at timestamptz)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   CASE p_level
@@ -13,31 +14,37 @@ BEGIN
       SELECT r.seq, r.available_at INTO seq, available_at FROM runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = p_anchor AND r.deliverable
          AND r.lane = p_lane AND r.rank = p_rank AND r.available_at <= p_now
+         AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
        ORDER BY r.available_at, r.seq LIMIT 1 FOR UPDATE SKIP LOCKED;
     WHEN 0 THEN
       SELECT r.seq, r.available_at INTO seq, available_at FROM runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a0 = p_anchor AND r.deliverable
          AND r.lane = p_lane AND r.rank = p_rank AND r.available_at <= p_now
+         AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
        ORDER BY r.available_at, r.seq LIMIT 1 FOR UPDATE SKIP LOCKED;
     WHEN 1 THEN
       SELECT r.seq, r.available_at INTO seq, available_at FROM runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a1 = p_anchor AND r.deliverable
          AND r.lane = p_lane AND r.rank = p_rank AND r.available_at <= p_now
+         AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
        ORDER BY r.available_at, r.seq LIMIT 1 FOR UPDATE SKIP LOCKED;
     WHEN 2 THEN
       SELECT r.seq, r.available_at INTO seq, available_at FROM runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a2 = p_anchor AND r.deliverable
          AND r.lane = p_lane AND r.rank = p_rank AND r.available_at <= p_now
+         AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
        ORDER BY r.available_at, r.seq LIMIT 1 FOR UPDATE SKIP LOCKED;
     ELSE
       SELECT h.seq, h.available_at INTO seq, available_at
-        FROM kernel.queue_head_deep(p_space, p_mailbox, p_level, p_anchor, p_root, p_lane, p_rank, p_now) h;
+        FROM kernel.queue_head_deep(p_space, p_mailbox, p_level, p_anchor, p_root, p_lane, p_rank, p_now,
+          p_live) h;
   END CASE;
 END $$;
 
 -- The same below depth 2: the heads of the subtree's scopes, the earliest that can be locked.
 CREATE FUNCTION kernel.queue_head_deep(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_lane smallint, p_rank smallint, p_now timestamptz, OUT seq bigint, OUT available_at timestamptz)
+  p_lane smallint, p_rank smallint, p_now timestamptz, p_live boolean, OUT seq bigint,
+  OUT available_at timestamptz)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_seq bigint;
@@ -47,6 +54,7 @@ BEGIN
       SELECT r.seq, r.available_at FROM runstate.queue_ready r
        WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = s.id AND r.deliverable
          AND r.lane = p_lane AND r.rank = p_rank AND r.available_at <= p_now
+         AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
        ORDER BY r.available_at, r.seq LIMIT 10) h
      WHERE s.space_id = p_space AND s.root_id = p_root AND s.path[p_level + 1] = p_anchor
      ORDER BY h.available_at, h.seq
@@ -60,33 +68,38 @@ END $$;
 -- The lanes of one rank that have something available, the one with the earliest head first. Locks nothing: a
 -- row that is locked and left behind would be missed by whoever looks meanwhile.
 CREATE FUNCTION kernel.queue_turns(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_rank smallint, p_now timestamptz) RETURNS smallint[] LANGUAGE sql VOLATILE AS $$
+  p_rank smallint, p_now timestamptz, p_live boolean) RETURNS smallint[] LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.array_agg(d.lane ORDER BY h.available_at, h.seq) FROM runstate.queue_lanes d
     CROSS JOIN LATERAL (
       (SELECT r.available_at, r.seq FROM runstate.queue_ready r
         WHERE p_level = -1 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = p_anchor
           AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+          AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
         ORDER BY r.available_at, r.seq LIMIT 1)
       UNION ALL
       (SELECT r.available_at, r.seq FROM runstate.queue_ready r
         WHERE p_level = 0 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a0 = p_anchor
           AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+          AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
         ORDER BY r.available_at, r.seq LIMIT 1)
       UNION ALL
       (SELECT r.available_at, r.seq FROM runstate.queue_ready r
         WHERE p_level = 1 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a1 = p_anchor
           AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+          AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
         ORDER BY r.available_at, r.seq LIMIT 1)
       UNION ALL
       (SELECT r.available_at, r.seq FROM runstate.queue_ready r
         WHERE p_level = 2 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.a2 = p_anchor
           AND r.deliverable AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+          AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
         ORDER BY r.available_at, r.seq LIMIT 1)
       UNION ALL
       (SELECT f.available_at, f.seq FROM runstate.scopes s CROSS JOIN LATERAL (
          SELECT r.available_at, r.seq FROM runstate.queue_ready r
           WHERE r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = s.id AND r.deliverable
             AND r.lane = d.lane AND r.rank = p_rank AND r.available_at <= p_now
+            AND (NOT p_live OR r.deadline IS NULL OR r.deadline > p_now)
           ORDER BY r.available_at, r.seq LIMIT 1) f
         WHERE p_level > 2 AND s.space_id = p_space AND s.root_id = p_root AND s.path[p_level + 1] = p_anchor
         ORDER BY f.available_at, f.seq LIMIT 1)) h
@@ -96,7 +109,7 @@ $$;
 -- Lock the next row to deliver: the highest rank, in it the earliest of its lanes. Null: nothing is
 -- available.
 CREATE FUNCTION kernel.queue_pick(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_tasks_only boolean, p_now timestamptz) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+  p_tasks_only boolean, p_now timestamptz, p_live boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_rank smallint;
   v_lanes smallint[];
@@ -109,11 +122,11 @@ BEGIN
        AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) GROUP BY d.rank ORDER BY d.rank
   LOOP
     IF pg_catalog.cardinality(v_lanes) > 1 THEN
-      v_lanes := kernel.queue_turns(p_space, p_mailbox, p_level, p_anchor, p_root, v_rank, p_now);
+      v_lanes := kernel.queue_turns(p_space, p_mailbox, p_level, p_anchor, p_root, v_rank, p_now, p_live);
     END IF;
     FOREACH v_lane IN ARRAY COALESCE(v_lanes, '{}'::smallint[]) LOOP
       SELECT h.seq INTO v_seq FROM kernel.queue_head(p_space, p_mailbox, p_level, p_anchor, p_root, v_lane,
-        v_rank, p_now) h;
+        v_rank, p_now, p_live) h;
       IF v_seq IS NOT NULL THEN
         RETURN v_seq;
       END IF;
