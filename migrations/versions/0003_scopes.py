@@ -42,8 +42,9 @@ UP = (
       CONSTRAINT runs_are_roots CHECK (run_name IS NULL OR depth = 0)
     ) WITH (fillfactor = 80)
     """,
-    # Indexes beside the primary key do not begin with space_id, for ids are unique without it: while a table is small,
-    # any index that begins with it seems as good as the key, and a plan made then would read the whole space.
+    # Indexes beside the primary key do not begin with space_id, for ids are unique without it: while a table
+    # is small, any index that begins with it seems as good as the key, and a plan made then would read the
+    # whole space.
     "CREATE INDEX scopes_root ON runstate.scopes (root_id)",
     """
     CREATE UNIQUE INDEX scopes_run_name ON runstate.scopes (space_id, run_name)

@@ -13,8 +13,8 @@ BEGIN
         OR (SELECT r.deadline FROM runstate.queue_ready r WHERE r.deadline IS NOT NULL
              ORDER BY r.deadline LIMIT 1) <= v_now
       THEN 'message_sweep' END,
-    CASE WHEN (SELECT s.deadline FROM runstate.scopes s WHERE s.effective = 'ACTIVE' AND s.deadline IS NOT NULL
-                ORDER BY s.deadline LIMIT 1) <= v_now
+    CASE WHEN (SELECT s.deadline FROM runstate.scopes s
+                WHERE s.effective = 'ACTIVE' AND s.deadline IS NOT NULL ORDER BY s.deadline LIMIT 1) <= v_now
       THEN 'scope_sweep' END,
     CASE WHEN EXISTS (SELECT 1 FROM runstate.scope_tidies t) THEN 'scope_tidy_sweep' END,
     CASE WHEN EXISTS (SELECT 1 FROM runstate.outbox o) THEN 'journal_step' END], NULL);

@@ -373,7 +373,8 @@ BEGIN
     UPDATE runstate.once o SET state = 'OPEN', holder = NULL, session = NULL, token = NULL, expires_at = NULL,
       due_at = NULL WHERE o.space_id = p_space AND o.scope_id = v_scope AND o.key = v_key;
     PERFORM kernel.event(p_space, p_now, 'once.lapsed', s.path, 'once', v_key, pg_catalog.json_build_object(
-      'key', v_key, 'holder', v_holder, 'reason', p_reason), ARRAY[kernel.once_topic(p_space, v_scope, v_key)])
+      'key', v_key, 'holder', v_holder, 'reason', p_reason),
+      ARRAY[kernel.once_topic(p_space, v_scope, v_key)])
       FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = v_scope;
     v_count := v_count + 1;
   END LOOP;

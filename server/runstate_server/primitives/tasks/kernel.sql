@@ -100,7 +100,8 @@ BEGIN
       'state', kernel.task_state(p_space, m.id, v_now)) ORDER BY k.n) INTO v_answers
     FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes),
       pg_catalog.unnest(p_keys)) WITH ORDINALITY k (scope, mailbox, key, n)
-    CROSS JOIN LATERAL (SELECT x.id FROM runstate.messages x WHERE x.space_id = p_space AND x.scope_id = k.scope
+    CROSS JOIN LATERAL (SELECT x.id FROM runstate.messages x
+                         WHERE x.space_id = p_space AND x.scope_id = k.scope
                            AND x.mailbox_id = k.mailbox AND x.task_key = k.key OFFSET 0) m;
   v_changed := kernel.subscribers_add(p_space, p_scopes, p_mailboxes, p_keys, p_subscribers, v_now)
     OR v_changed;
@@ -118,7 +119,8 @@ BEGIN
   SELECT DISTINCT ON (m.id, k.subscriber) p_space, m.id, k.subscriber, k.scope, p_now
     FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_keys),
       pg_catalog.unnest(p_subscribers)) k (scope, mailbox, key, subscriber)
-    CROSS JOIN LATERAL (SELECT x.id FROM runstate.messages x WHERE x.space_id = p_space AND x.scope_id = k.scope
+    CROSS JOIN LATERAL (SELECT x.id FROM runstate.messages x
+                         WHERE x.space_id = p_space AND x.scope_id = k.scope
                            AND x.mailbox_id = k.mailbox AND x.task_key = k.key OFFSET 0) m
    WHERE k.subscriber IS NOT NULL ORDER BY m.id, k.subscriber
   ON CONFLICT (space_id, task_id, subscriber_id) DO NOTHING;
