@@ -271,3 +271,15 @@ def test_a_deadline_that_passes_expires_a_task_that_waits_or_runs(api, box, cloc
         seen = task(api, made)
         assert (seen["state"], seen["outcomeReason"]) == ("EXPIRED", "deadline")
         assert seen["finishedAt"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "complete"])
+def test_a_task_that_has_expired_stays_so_when_its_scope_ends_before_anybody_noticed(api, box, clock, how):
+    waiting = submitted(api, box, "a", deadline=in_seconds(api, 60))
+    running = submitted(api, box, "b", deadline=in_seconds(api, 60), priority=1)
+    taken(api, box.admit(lease_s=3600))
+    clock.shift(61)
+    ok(end(box.scope, how).send(api))
+    for made in (waiting, running):
+        seen = task(api, made)
+        assert (seen["state"], seen["outcomeReason"]) == ("EXPIRED", "deadline")

@@ -77,8 +77,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. Rows that are
--- left are settled by later steps, and by fetches that meet them. The lanes of a run go with its root.
+-- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. A deadline of its
+-- own that passed before, unnoticed, is what ended a message. Rows that are left are settled by later steps, and
+-- by fetches that meet them. The lanes of a run go with its root.
 CREATE FUNCTION kernel.messages_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text,
   p_now timestamptz, p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -118,7 +119,8 @@ BEGIN
     CONTINUE WHEN NOT FOUND;  -- a fetch or sweep has just settled it
     PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
       false, NULL, 0, 0, v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at)::kernel.queued,
-        v_state, v_reason, NULL, NULL, p_now)
+        CASE WHEN m.deadline <= p_now THEN 'EXPIRED' ELSE v_state END,
+        CASE WHEN m.deadline <= p_now THEN 'deadline' ELSE v_reason END, NULL, NULL, p_now)
       FROM runstate.messages m
       CROSS JOIN LATERAL (SELECT c.path, c.effective_deadline FROM runstate.scopes c
                            WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
