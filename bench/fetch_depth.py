@@ -1,4 +1,4 @@
-"""`python -m bench.fetch_depth`: how long a fetch takes, by what waits in the queue and what stands in its way.
+"""`python -m bench.fetch_depth`: how long a fetch takes, by what waits in the queue and stands in its way.
 
 Calls the kernel's function as the server does, on one connection, so that network and Python do not hide what
 the database does; commits are not forced to the disk. Prints medians, and each as a ratio to that with 1,000
