@@ -135,6 +135,9 @@ class InScopes(RuleBasedStateMachine):
             return modelled if abs(at - modelled) < SLACK_S else at
         return told
 
+    def a_moment_passes(self) -> None:
+        """For a model that has to know that another call comes."""
+
     def instant(self, at_s: float | None) -> str | None:
         return None if at_s is None else (self.start + timedelta(seconds=at_s)).isoformat()
 
@@ -160,6 +163,7 @@ class InScopes(RuleBasedStateMachine):
     @rule(scope=scopes, state=ENDS_SELDOM)
     def end_a_scope(self, scope: Scope, state: str | None) -> None:
         if state is not None:
+            self.a_moment_passes()
             verb = {"CANCELLED": "cancel", "COMPLETED": "complete"}[state]
             self.agree(
                 end(scope.id, verb), lambda _: {"id": scope.id} | self._tree.end(self.now, scope, state)
@@ -172,7 +176,11 @@ class InScopes(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def a_sweep_comes_by(self, data: Any) -> None:
-        function = data.draw(st.sampled_from((*self.sweeps, "scope_sweep")))
+        self.sweep_by(data.draw(st.sampled_from((*self.sweeps, "scope_sweep"))))
+
+    def sweep_by(self, function: str) -> None:
+        """One step of that sweep."""
+        self.a_moment_passes()
         self.where.sql(f"SELECT count FROM {{k}}.{function}(1000)")
         if function == "scope_sweep":
             self._tree.sweep(self.now)
