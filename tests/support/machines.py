@@ -1,7 +1,7 @@
 """What the state machines of rooms share: a space with a tree of scopes, its model, and time that they move.
 
-Time moves by thousands of seconds; leases, delays and deadlines end half way between. So the seconds a run takes
-decide nothing.
+Time moves by thousands of seconds; leases, delays and deadlines end half way between. So the seconds a run
+takes decide nothing.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ ENDS_SELDOM = st.sampled_from([None, None, None, "CANCELLED", "COMPLETED"])
 
 
 def how(examples: int) -> settings:
-    """So many runs, the same ones every time; SCALE=10 in the environment: ten times as many, others each time."""
+    """So many runs, the same ones every time; SCALE=10 in the environment: ten times as many, others each."""
     return settings(
         max_examples=examples * SCALE,
         stateful_step_count=40,

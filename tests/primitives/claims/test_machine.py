@@ -61,7 +61,8 @@ class ClaimsInScopes(InScopes):
     @invariant()
     def what_is_stored_is_what_the_model_has(self):
         rows = self.where.sql(
-            "SELECT scope_id::text, key, held, generation, holder, token FROM runstate.claims WHERE space_id = $1",
+            "SELECT scope_id::text, key, held, generation, holder, token"
+            " FROM runstate.claims WHERE space_id = $1",
             self.space.id,
         )
         assert {tuple(row) for row in rows} == {

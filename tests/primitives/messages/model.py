@@ -1,7 +1,7 @@
 """The rules of mailboxes, messages and tasks in pure Python: the oracle of the state machine.
 
-Times as in the model of scopes. What is stored and what is true differ as there: a lease that has lapsed and a
-deadline that has passed are true at once, and stored by whoever notices first.
+Times as in the model of scopes. What is stored and what is true differ as there: a lease that has lapsed
+and a deadline that has passed are true at once, and stored by whoever notices first.
 """
 
 from dataclasses import dataclass, field
@@ -26,8 +26,8 @@ class Box:
 
 @dataclass(eq=False)
 class Message:
-    """One message or task; `stored` is READY or LEASED while it is unsettled. Delivered is what is deliverable:
-    of a line of an INBOX only the head."""
+    """One message or task; `stored` is READY or LEASED while it is unsettled. Delivered is what is
+    deliverable: of a line of an INBOX only the head."""
 
     number: int
     box: Box
