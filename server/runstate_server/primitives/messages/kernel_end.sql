@@ -77,9 +77,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. A deadline of its
--- own that passed before, unnoticed, is what ended a message. Rows that are left are settled by later steps, and
--- by fetches that meet them. The lanes of a run go with its root.
+-- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. A deadline of
+-- its own that passed before, unnoticed, is what ended a message. Rows that are left are settled by later
+-- steps, and by fetches that meet them. The lanes of a run go with its root.
 CREATE FUNCTION kernel.messages_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text,
   p_now timestamptz, p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
