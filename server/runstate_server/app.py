@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from runstate_server import __version__, migrator
-from runstate_server.foundation import bounds, db
+from runstate_server.foundation import bounds, db, logs
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel import install
 from runstate_server.kernel.call import Kernel
@@ -36,7 +36,7 @@ from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
 from runstate_server.sweeps.schedule import sweeps
 from runstate_server.wakeups.bus import Bus
-from runstate_server.web import caller, front, replies
+from runstate_server.web import caller, front, protocol, replies
 from runstate_server.web.document import add_document, operation_id
 from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
@@ -208,20 +208,26 @@ def drain_on_signals(service: Service) -> None:
 
 
 def create_app(settings: Settings | None = None) -> ASGIApp:
-    """The ASGI app of one process, as uvicorn's factory."""
-    return build(Service(settings or load()))
+    """The ASGI app of one process, as uvicorn's factory: one of several begins without its parent's logs."""
+    settings = settings or load()
+    logs.configure(settings.log_format, settings.log_level)
+    return build(Service(settings))
 
 
 def build(service: Service) -> front.Front:
     """The app around a service; `app.app` is FastAPI's own, for its routes and document."""
+    settings = service.settings
+    for secret in (settings.admin_token, settings.bootstrap_api_key):
+        if secret is not None:
+            logs.hide(secret.get_secret_value())
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         await service.start()
         app.state.floor = service.floor
         drain_on_signals(service)
         try:
-            yield
+            yield {protocol.STALL_S: settings.stall_s}
         finally:
             await service.stop()
 
@@ -243,7 +249,7 @@ def build(service: Service) -> front.Front:
         app.include_router(room)
     _add_probes(app, service)
     add_document(app)
-    token = service.settings.admin_token
+    token = settings.admin_token
     return front.Front(
         app,
         keys=service.keys,

@@ -149,6 +149,7 @@ def _run_server(settings: "Settings", listener: socket.socket) -> None:
     from uvicorn.supervisors import Multiprocess
 
     from runstate_server import app
+    from runstate_server.web.protocol import Protocol
 
     global _serving  # noqa: PLW0603  one process, one state of its signals
     one = settings.workers == 1
@@ -156,6 +157,8 @@ def _run_server(settings: "Settings", listener: socket.socket) -> None:
         app.build(app.Service(settings)) if one else "runstate_server.app:create_app",
         factory=not one,
         workers=settings.workers,
+        http=Protocol,
+        ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,

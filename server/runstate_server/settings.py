@@ -80,6 +80,12 @@ class Settings(BaseSettings):
     outage_wait_s: float = Field(
         5.0, ge=0, le=60, description="Seconds a call waits inside for a database that is away, before 503."
     )
+    stall_s: float = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="Seconds within which a connection must bring a request's head, and more of its body.",
+    )
     tick_s: float = Field(
         2.0, ge=0.05, le=60, description="Seconds between two slow ticks, which repair lost wake-ups."
     )

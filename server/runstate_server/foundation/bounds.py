@@ -9,6 +9,10 @@ user_json_bytes_max: Final = 65_536
 json_depth_max: Final = 128
 text_chars_max: Final = 2_000
 
+# Connections
+head_bytes_max: Final = 64 * 1024  # the target and headers of one request
+pipelined_max: Final = 100  # requests in line on one connection
+
 # Names and ids
 name_chars_max: Final = 256
 key_chars_max: Final = 512

@@ -5,6 +5,7 @@ permission, then the shape of query and body.
 """
 
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from runstate_server.web.longpoll import ClientGone, LongPolls, Probe
 
 PERMISSION: Final = "x-permissions"
 BODY_BYTES: Final = "x-body-bytes-max"
+_BAD_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,8 @@ Current = Depends(exchange)
 
 def path_text(raw: str, what: str, chars_max: int) -> str:
     """A key or name from the raw path: percent-decoded once, here.
-    Refuses: VALIDATION_FAILED for bytes that are not UTF-8, NUL, and length."""
-    try:
-        text = unquote_to_bytes(raw).decode("utf-8")
-    except UnicodeDecodeError:
-        bodies.invalid(f"the {what} in the path is not UTF-8")
+    Refuses: VALIDATION_FAILED for a `%` that begins no byte, bytes that are not UTF-8, NUL, and length."""
+    text = _decoded(raw, f"the {what} in the path")
     if not 1 <= len(text) <= chars_max:
         bodies.invalid(f"the {what} in the path must have 1 to {chars_max} characters, not {len(text)}")
     if "\0" in text:
@@ -89,11 +88,22 @@ def path_text(raw: str, what: str, chars_max: int) -> str:
     return text
 
 
+def _decoded(raw: str, what: str) -> str:
+    """Percent-encoded text in clear. Read loosely, two spellings would be one key, or one key another."""
+    if _BAD_PERCENT.search(raw):
+        bodies.invalid(f"{what} has a '%' without two hex digits; '%' itself is written %25")
+    try:
+        return unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError:
+        bodies.invalid(f"{what} is not UTF-8")
+
+
 def known_id(raw: str, what: str) -> uuid.UUID:
-    """An id from path, query or body. Refuses: NOT_FOUND for one that this server never made."""
+    """An id from path, query or body. Refuses: NOT_FOUND for one that this server never made, which is not
+    repeated: what stands in its place may be a key or a token."""
     value = ids.parse_id(raw)
     if value is None:
-        raise Refusal(Code.NOT_FOUND, f"{what} {raw[:80]!r} does not exist in this space")
+        raise Refusal(Code.NOT_FOUND, f"this is no id of a {what}: nothing in this space has it")
     return value
 
 
@@ -160,10 +170,7 @@ def needs(*permissions: Permission, body_bytes_max: int = bounds.body_bytes_max)
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:
-    try:
-        unquote_to_bytes(request.scope["query_string"]).decode("utf-8")
-    except UnicodeDecodeError:
-        bodies.invalid("the query is not UTF-8")  # else two keys could be read as one
+    _decoded(request.scope["query_string"].decode("latin-1"), "the query")
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in known:
@@ -176,7 +183,10 @@ def _check_query(request: Request, known: frozenset[str]) -> None:
 
 
 async def _read(request: Request, bytes_max: int) -> bytes:
-    """The whole body, refused before it is held when it is too large."""
+    """The whole body, refused before it is held when it is too large or compressed."""
+    coding = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
+    if coding not in {"", "identity"}:
+        bodies.invalid("the body has a Content-Encoding: send it as it is")
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > bytes_max:
         raise _too_large(bytes_max)
@@ -202,9 +212,12 @@ def _too_large(bytes_max: int) -> Refusal:
 
 
 def _idempotency(request: Request, text: str) -> Idempotency | None:
-    key = request.headers.get("idempotency-key")
-    if key is None:
+    keys = request.headers.getlist("idempotency-key")
+    if not keys:
         return None
+    if len(keys) > 1:
+        bodies.invalid(f"a request has one Idempotency-Key header, not {len(keys)}")
+    [key] = keys
     if not 1 <= len(key) <= bounds.idempotency_key_chars_max:
         bodies.invalid(f"Idempotency-Key must have 1 to {bounds.idempotency_key_chars_max} characters")
     parts = (
