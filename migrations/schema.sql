@@ -61,6 +61,8 @@ WITH (fillfactor='80');
 CREATE TABLE runstate.epoch (
     id integer NOT NULL,
     epoch bigint NOT NULL,
+    system_id bigint,
+    timeline bigint,
     CONSTRAINT epoch_fits CHECK (((epoch >= 0) AND (epoch <= '4294967295'::bigint))),
     CONSTRAINT one_row CHECK ((id = 1))
 );
@@ -131,6 +133,7 @@ CREATE TABLE runstate.idempotency_3 (
 CREATE TABLE runstate.journal (
     space_id text NOT NULL COLLATE pg_catalog."C",
     num bigint NOT NULL,
+    day date NOT NULL,
     type text NOT NULL,
     created_at timestamp with time zone NOT NULL,
     scope_id uuid,
@@ -141,13 +144,15 @@ CREATE TABLE runstate.journal (
     aggregate_id text NOT NULL COLLATE pg_catalog."C",
     payload text NOT NULL,
     wake text[]
-);
+)
+PARTITION BY RANGE (day);
 
 -- Name: journal_heads; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.journal_heads (
     space_id text NOT NULL COLLATE pg_catalog."C",
     num bigint NOT NULL,
+    day date NOT NULL,
     CONSTRAINT num_is_positive CHECK ((num > 0))
 )
 WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -470,7 +475,7 @@ ALTER TABLE ONLY runstate.journal_heads
 -- Name: journal journal_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.journal
-    ADD CONSTRAINT journal_pkey PRIMARY KEY (space_id, num);
+    ADD CONSTRAINT journal_pkey PRIMARY KEY (space_id, num, day);
 
 -- Name: mailboxes mailboxes_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -557,9 +562,13 @@ CREATE INDEX claims_held ON runstate.claims USING btree (root_id, scope_id, key)
 
 CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (token, space_id);
 
--- Name: journal_created; Type: INDEX; Schema: runstate; Owner: -
+-- Name: journal_aggregate; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX journal_created ON runstate.journal USING btree (created_at);
+CREATE INDEX journal_aggregate ON ONLY runstate.journal USING btree (aggregate_id, aggregate_type, space_id, num);
+
+-- Name: journal_run; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX journal_run ON ONLY runstate.journal USING btree (root_id, num);
 
 -- Name: leased_deadline; Type: INDEX; Schema: runstate; Owner: -
 

@@ -32,10 +32,12 @@ UP = (
             autovacuum_vacuum_cost_delay = 0)
     """,
     "CREATE INDEX outbox_seq ON runstate.outbox (seq)",
+    # Numbered events, a partition a day; the sequencer makes the partitions.
     """
     CREATE TABLE runstate.journal (
       space_id text COLLATE "C" NOT NULL,
       num bigint NOT NULL,
+      day date NOT NULL,
       type text NOT NULL,
       created_at timestamptz NOT NULL,
       scope_id uuid,
@@ -46,14 +48,16 @@ UP = (
       aggregate_id text COLLATE "C" NOT NULL,
       payload text NOT NULL,
       wake text[],
-      PRIMARY KEY (space_id, num)
-    )
+      PRIMARY KEY (space_id, num, day)
+    ) PARTITION BY RANGE (day)
     """,
-    "CREATE INDEX journal_created ON runstate.journal (created_at)",
+    "CREATE INDEX journal_aggregate ON runstate.journal (aggregate_id, aggregate_type, space_id, num)",
+    "CREATE INDEX journal_run ON runstate.journal (root_id, num)",
     """
     CREATE TABLE runstate.journal_heads (
       space_id text COLLATE "C" PRIMARY KEY,
-      num bigint NOT NULL CONSTRAINT num_is_positive CHECK (num > 0)
+      num bigint NOT NULL CONSTRAINT num_is_positive CHECK (num > 0),
+      day date NOT NULL
     ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
             autovacuum_vacuum_cost_delay = 0)
     """,

@@ -13,12 +13,14 @@ depends_on = None
 
 UP = (
     # The high part of every generation: raised when an older copy of the database may have been put in its
-    # place, so
-    # that no number is ever handed out twice for different things.
+    # place, so that no number is ever handed out twice for different things. system_id and timeline: where
+    # the database was last seen.
     """
     CREATE TABLE runstate.epoch (
       id int PRIMARY KEY CONSTRAINT one_row CHECK (id = 1),
-      epoch bigint NOT NULL CONSTRAINT epoch_fits CHECK (epoch BETWEEN 0 AND 4294967295)
+      epoch bigint NOT NULL CONSTRAINT epoch_fits CHECK (epoch BETWEEN 0 AND 4294967295),
+      system_id bigint,
+      timeline bigint
     )
     """,
     "INSERT INTO runstate.epoch (id, epoch) VALUES (1, 0)",

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
+import asyncpg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, generate_latest
@@ -25,6 +26,7 @@ from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel import install
 from runstate_server.kernel.call import Kernel
 from runstate_server.primitives.claims.routes import router as claims
+from runstate_server.primitives.events.routes import router as events
 from runstate_server.primitives.mailboxes.routes import router as mailboxes
 from runstate_server.primitives.messages.routes import router as messages
 from runstate_server.primitives.once.routes import router as once
@@ -34,6 +36,7 @@ from runstate_server.primitives.spaces.routes import router as admin
 from runstate_server.primitives.tasks.routes import router as tasks
 from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
+from runstate_server.sweeps.partitions import Partitions
 from runstate_server.sweeps.schedule import sweeps
 from runstate_server.wakeups.bus import Bus
 from runstate_server.web import caller, front, protocol, replies
@@ -42,7 +45,7 @@ from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
 
-ROOMS = (scopes, once, claims, mailboxes, messages, tasks, admin)
+ROOMS = (scopes, once, claims, mailboxes, messages, tasks, events, admin)
 log = logging.getLogger("runstate")
 
 
@@ -66,13 +69,16 @@ class Service:
         self.bus: Bus
         self.sequencer: Sequencer
         self.sweeper: Sweeper
+        self.partitions: Partitions
         self.floor: Floor
         self._alive: asyncio.Task[None]
 
     async def open(self) -> None:
         """Open the pool; it makes no connection yet."""
         s = self.settings
-        self.pool = await db.open_pool(s.database_dsn, size=s.pool_size, named_statements=s.named_statements)
+        self.pool = await db.open_pool(
+            s.database_dsn, size=s.pool_size, named_statements=s.named_statements, greet=self._greet
+        )
 
     async def start(self) -> None:
         """Open the pool, check the database, begin the background work. Raises BehindError."""
@@ -82,14 +88,15 @@ class Service:
             self.pool, schema=self.schema, outage_wait_s=s.outage_wait_s, committed=self._committed
         )
         self.bus = Bus(s.listen_dsn if s.notify else None, tick=self._tick, tick_s=s.tick_s)
-        self.sequencer = Sequencer(self.kernel)
+        self.sequencer = Sequencer(self.kernel, wake=self.bus.wake)
         self.sweeper = Sweeper(
             self.kernel,
-            sweeps(retention_days=s.retention_days),
+            sweeps(),
             interval_s=s.sweep_s,
             wake=self._committed,
             nudge=self.sequencer.nudge,
         )
+        self.partitions = Partitions(self.kernel, s.listen_dsn, keep_days=s.retention_days)
         engine = db.open_engine(s.database_dsn, named_statements=s.named_statements)
         polls = LongPolls(self.bus, self.drain)
         self.floor = Floor(self.kernel, polls, engine)
@@ -102,12 +109,14 @@ class Service:
         self.bus.start()
         self.sequencer.start()
         self.sweeper.start()
+        self.partitions.start()
         self._alive = asyncio.create_task(self._live(), name="replica")
 
     async def stop(self) -> None:
         """End the background work, then the connections; bounded."""
         self._alive.cancel()
         await asyncio.gather(self._alive, return_exceptions=True)
+        await self.partitions.stop()
         await self.sweeper.stop()
         await self.sequencer.stop()
         await self.bus.stop()
@@ -148,6 +157,15 @@ class Service:
             await asyncio.sleep(0.5)
         if reason is not None:
             raise BehindError(reason)
+
+    async def _greet(self, connection: Any) -> None:
+        """Before a new connection serves: whether it leads to the database that it used to."""
+        with contextlib.suppress(asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError):
+            raised = await connection.fetchval(f"SELECT {self.schema}.epoch_guard()")
+            if raised is not None:
+                log.warning(
+                    "the database is a restored copy or a promoted standby: its epoch is now %d", raised
+                )
 
     async def _find_key(self, digest: bytes) -> caller.KnownKey:
         reply = await spaces.find_key(self.kernel, digest)

@@ -64,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         "settings", help="every RUNSTATE_ variable with its value, default and bound"
     )
     settings.set_defaults(run=_settings)
+    bump = commands.add_parser(
+        "bump-epoch", help="after the database was replaced by an older copy: no number is given twice"
+    )
+    bump.set_defaults(run=_operate, verb="epoch_raise")
     _add_space_commands(commands.add_parser("space", help="create, list, suspend and resume spaces"))
     _add_key_commands(commands.add_parser("key", help="create, list and revoke the keys of a space"))
     return parser

@@ -27,6 +27,9 @@ async def operate(settings: Settings, options: argparse.Namespace) -> list[str]:
     """Carry out one verb. Returns: lines to print. Raises Refusal with a message for people."""
     verb: str = options.verb
     async with _opened(settings) as (kernel, engine):
+        if verb == "epoch_raise":
+            row = await kernel.step("epoch_raise")
+            return [f"the epoch is {row[0]}: cursors and generations of before are behind it"]
         if verb == "space_create":
             reply = await spaces.create_space(
                 kernel,
@@ -42,16 +45,21 @@ async def operate(settings: Settings, options: argparse.Namespace) -> list[str]:
             space_id = _space(options.id)
             reply = await spaces.change_space(kernel, space_id=space_id, suspended=suspend, limits=None)
             return [f"space {_facts(reply)['id']} is {'suspended' if suspend else 'served again'}"]
-        if verb == "key_create":
-            return await _create_key(kernel, options)
-        if verb == "key_list":
-            space_id = _space(options.space)
-            return [_key_line(k) async for k in _all(reads.keys, "keys", engine, kernel.schema, space_id)]
-        key_id = ids.parse_id(options.id)
-        if key_id is None:
-            raise Refusal(Code.NOT_FOUND, f"{options.id!r} is no id of a key; `runstate key list` shows them")
-        _facts(await spaces.revoke_key(kernel, space_id=_space(options.space), key_id=key_id))
-        return [f"key {key_id} is revoked"]
+        return await _keys(kernel, engine, options)
+
+
+async def _keys(kernel: Kernel, engine: AsyncEngine, options: argparse.Namespace) -> list[str]:
+    """The verbs of `runstate key`."""
+    if options.verb == "key_create":
+        return await _create_key(kernel, options)
+    if options.verb == "key_list":
+        space_id = _space(options.space)
+        return [_key_line(k) async for k in _all(reads.keys, "keys", engine, kernel.schema, space_id)]
+    key_id = ids.parse_id(options.id)
+    if key_id is None:
+        raise Refusal(Code.NOT_FOUND, f"{options.id!r} is no id of a key; `runstate key list` shows them")
+    _facts(await spaces.revoke_key(kernel, space_id=_space(options.space), key_id=key_id))
+    return [f"key {key_id} is revoked"]
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import os
 import random
+from datetime import date, timedelta
 
 import pytest
 
@@ -28,6 +29,18 @@ class Kernel:
     async def step(self, batch=50, floor=0):
         sql = f"SELECT * FROM {self._schema}.journal_step($1, $2)"
         return await self._connection.fetchrow(sql, batch, floor)
+
+    async def call(self, function, *args):
+        places = ", ".join(f"${i}" for i in range(1, len(args) + 1))
+        return await self._connection.fetch(f"SELECT * FROM {self._schema}.{function}({places})", *args)
+
+    async def topic(self, space):
+        return (await self.call("journal_topic", space))[0]["journal_topic"]
+
+    async def shift(self, *, days):
+        """Set the clock so many days ahead of the real one."""
+        sql = f"UPDATE {self._schema}.test_clock SET shift = make_interval(days => $1)"
+        await self._connection.execute(sql, days)
 
     async def tick(self, seen, limit=1000):
         sql = f"SELECT * FROM {self._schema}.journal_tick($1, $2, $3)"
@@ -171,23 +184,37 @@ async def test_the_tick_names_the_topics_of_what_is_new(kernel):
     await kernel.event("alpha", "", "4", wake=["y"])
     await kernel.step()
     told = await kernel.tick({"alpha": 2, "beta": 0})
-    assert told == {"alpha": (3, ["y"]), "beta": (1, ["z"])}
+    alpha, beta = [await kernel.topic(space) for space in SPACES]
+    assert told == {"alpha": (3, ["y", alpha]), "beta": (1, ["z", beta])}
     told = await kernel.tick({"alpha": 0})
-    assert sorted(told["alpha"][1]) == ["x", "y"]
+    assert sorted(told["alpha"][1]) == sorted(["x", "y", alpha])
     assert await kernel.tick({"alpha": 0}, limit=2) == {"alpha": (3, None)}  # too much: everybody looks
 
 
-async def test_old_events_are_forgotten_in_batches_and_numbers_go_on(kernel, fresh_database, kernel_schema):
-    for i in range(5):
-        await kernel.event("alpha", "", str(i))
-    await kernel.step()
+async def test_the_days_of_the_journal_are_made_ahead_and_outdated_ones_named(kernel, fresh_database):
+    await kernel.call("journal_ahead", 3)
+    await kernel.call("journal_ahead", 3)
+    days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'runstate.journal'::regclass"
+    assert database.fetchval(fresh_database, days) == 4
+    assert await kernel.call("journal_outdated", 7) == []
+    await kernel.call("journal_day", date(2001, 2, 3))
+    await kernel.call("journal_day", date(2001, 2, 4))
     database.execute(
-        fresh_database,
-        "UPDATE runstate.journal SET created_at = created_at - interval '8 days' WHERE num < 5",
+        fresh_database, "ALTER TABLE runstate.journal DETACH PARTITION runstate.journal_20010204"
     )
-    forget = f"SELECT {kernel_schema}.journal_sweep($1, 7)"
-    counts = [(database.fetchval(fresh_database, forget, 3)) for _ in range(3)]
-    assert counts == [3, 1, 0]
-    await kernel.event("alpha", "", "5")
+    told = [tuple(row) for row in await kernel.call("journal_outdated", 7)]
+    assert told == [("journal_20010203", "attached"), ("journal_20010204", "loose")]
+
+
+async def test_numbers_go_on_over_the_days(kernel, fresh_database):
+    await kernel.event("alpha", "", "1")
     await kernel.step()
-    assert [row["num"] for row in await kernel.journal("alpha")] == [5, 6]
+    await kernel.shift(days=2)
+    await kernel.event("alpha", "", "2")
+    await kernel.step()
+    await kernel.shift(days=0)  # a clock that steps back: the journal's day does not
+    await kernel.event("alpha", "", "3")
+    await kernel.step()
+    rows = database.fetch(fresh_database, "SELECT num, day FROM runstate.journal ORDER BY num")
+    assert [row["num"] for row in rows] == [1, 2, 3]
+    assert rows[1]["day"] == rows[2]["day"] == rows[0]["day"] + timedelta(days=2)

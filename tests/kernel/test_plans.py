@@ -31,9 +31,12 @@ SELECT 's', u, 'k' || i, u, CASE WHEN held THEN 'HELD' ELSE 'DONE' END, 0, CASE 
   FROM (SELECT i, i % 2 = 0 AS held, now() + interval '1 hour' AS soon,
                ('00000000-0000-7000-8000-' || lpad(to_hex(1 + i % {RUNS}), 12, '0'))::uuid AS u
           FROM generate_series(1, {ROWS}) AS i) AS made;
-INSERT INTO runstate.journal (space_id, num, type, created_at, aggregate_type, aggregate_id, payload)
-SELECT 's', i, 't', now(), 'once', 'k' || i, '{{}}' FROM generate_series(1, {ROWS}) AS i;
-INSERT INTO runstate.journal_heads (space_id, num) VALUES ('s', {ROWS});
+SELECT {{kernel}}.journal_day((now() AT TIME ZONE 'UTC')::date);
+INSERT INTO runstate.journal (space_id, num, day, type, created_at, aggregate_type, aggregate_id, payload)
+SELECT 's', i, (now() AT TIME ZONE 'UTC')::date, 't', now(), 'once', 'k' || i, '{{}}'
+  FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO runstate.journal_heads (space_id, num, day)
+VALUES ('s', {ROWS}, (now() AT TIME ZONE 'UTC')::date);
 INSERT INTO runstate.outbox (space_id, type, created_at, aggregate_type, aggregate_id, payload)
 SELECT 's', 't', now(), 'once', 'k' || i, '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO runstate.idempotency (slot, space_id, key, fingerprint, status, facts, kept_at)
@@ -50,9 +53,9 @@ EXPLAIN = (
 
 
 @pytest.fixture(scope="module")
-def filled(template):
+def filled(template, kernel_schema):
     with template.clone("plans") as url:
-        database.execute(url, FILL)
+        database.execute(url, FILL.replace("{kernel}", kernel_schema))
         yield url
 
 

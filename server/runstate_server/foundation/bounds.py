@@ -47,6 +47,14 @@ deadline_year_max: Final = 9_999
 page_max: Final = 500
 page_default: Final = 100
 
+# Events
+events_scan_max: Final = 5_000  # rows a look reads at most; behind a filter the cursor moves on
+watch_s_default: Final = 5.0
+watch_s_max: Final = 8.0  # clients in the field stop reading after 10
+stream_comment_s: Final = 15.0
+types_chars_max: Final = 4_000
+journal_days_ahead: Final = 3
+
 # Keys: how long a replica may trust what it has read of one. Revocation is effective everywhere within 5 s.
 key_trust_s: Final = 3.0
 keys_remembered_max: Final = 10_000

@@ -4,7 +4,7 @@ A lost connection does not arrive as one error class; `is_lost` knows all of the
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -95,13 +95,16 @@ async def _no_reset(_: Any) -> None:
     trip."""
 
 
-async def open_pool(dsn: str, *, size: int, named_statements: bool) -> Any:
-    """The pool of the kernel's calls: at most `size` connections, opened when needed. Makes no connection
-    yet."""
+async def open_pool(
+    dsn: str, *, size: int, named_statements: bool, greet: Callable[[Any], Awaitable[None]] | None = None
+) -> Any:
+    """The pool of the kernel's calls: at most `size` connections, opened when needed, each shown to `greet`
+    before it serves. Makes no connection yet."""
     return await asyncpg.create_pool(
         dsn,
         min_size=0,
         max_size=size,
+        init=greet,
         reset=_no_reset,
         timeout=bounds.connect_timeout_s,
         statement_cache_size=200 if named_statements else 0,

@@ -114,8 +114,9 @@ class Sequencer:
     never lost.
     """
 
-    def __init__(self, kernel: Steps) -> None:
+    def __init__(self, kernel: Steps, *, wake: Callable[[Sequence[str]], None]) -> None:
         self._kernel = kernel
+        self._wake = wake
         self._dirty = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._floors: list[tuple[float, int]] = []
@@ -165,6 +166,7 @@ class Sequencer:
                 self._looked_whole_at = now
             self.moved += row["moved"]
             self._raise_floor(now, row["last_seq"])
+            self._wake(row["wake"])
         return int(row["moved"])
 
     def _raise_floor(self, now: float, last_seq: int) -> None:

@@ -15,7 +15,7 @@ class Sweep:
     args: tuple[int, ...] = ()
 
 
-def sweeps(*, retention_days: int) -> tuple[Sweep, ...]:
+def sweeps() -> tuple[Sweep, ...]:
     """All sweeps of this build."""
     return (
         Sweep("once_sweep", 200),
@@ -24,5 +24,4 @@ def sweeps(*, retention_days: int) -> tuple[Sweep, ...]:
         Sweep("scope_sweep", 100),
         Sweep("scope_tidy_sweep", 500),
         Sweep("idempotency_sweep", 1, every=600),
-        Sweep("journal_sweep", 500, every=60, args=(retention_days,)),
     )

@@ -7,12 +7,13 @@ permission, then the shape of query and body.
 import hashlib
 import re
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.requests import ClientDisconnect, Request
@@ -141,7 +142,7 @@ class RoomRoute(APIRoute):
         extra = self.openapi_extra or {}
         authorize = self.authorizer()
         bytes_max = extra.get(BODY_BYTES, bounds.body_bytes_max)
-        params = frozenset(p.alias for p in self.dependant.query_params)
+        params = frozenset(_query_names(self.dependant))
         field = self.body_field
         model: Any = field.field_info.annotation if field is not None else None
 
@@ -167,6 +168,13 @@ def room(prefix: str, word: str) -> APIRouter:
 def needs(*permissions: Permission, body_bytes_max: int = bounds.body_bytes_max) -> dict[str, Any]:
     """The `openapi_extra` of a route that needs one of these permissions."""
     return {PERMISSION: [p.value for p in permissions], BODY_BYTES: body_bytes_max}
+
+
+def _query_names(dependant: Dependant) -> Iterator[str]:
+    """Of a route and of what it depends on."""
+    yield from (param.alias for param in dependant.query_params)
+    for each in dependant.dependencies:
+        yield from _query_names(each)
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:

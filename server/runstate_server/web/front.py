@@ -1,6 +1,7 @@
 """The outermost layer, pure ASGI: request id, raw path, the key check, the envelope of crashes, counts, the
 access log."""
 
+import functools
 import logging
 import time
 import uuid
@@ -106,7 +107,9 @@ class Front:
                 scope["runstate.administrator"] = who
             elif path.startswith(_SPACES):
                 space_id = path.removeprefix(_SPACES).partition("/")[0]
-                scope["runstate.caller"] = await self._keys.caller(authorization, space_id)
+                who_calls = functools.partial(self._keys.caller, authorization, space_id)
+                scope["runstate.caller"] = await who_calls()
+                scope["runstate.caller_again"] = who_calls
             else:
                 await self._keys.known(authorization)
         await self.app(scope, receive, send)

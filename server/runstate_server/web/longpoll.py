@@ -75,7 +75,7 @@ class LongPolls:
                         if ready(reply) or left_s <= 0:
                             break
                         sleeper.saw_nothing()
-                        await self._sleep(sleeper.event, gone, self._sleep_s(reply, turns, left_s))
+                        await self.sleep(sleeper.event, self._sleep_s(reply, turns, left_s), gone)
             return self._leased(reply)
         finally:
             self.open -= 1
@@ -99,14 +99,17 @@ class LongPolls:
             self.bus.alarm(name.removeprefix(ONE), reply.again_s + _PAST_S)
         return left_s
 
-    async def _sleep(self, woken: asyncio.Event, gone: asyncio.Future[None], for_s: float) -> None:
+    async def sleep(
+        self, woken: asyncio.Event, for_s: float, gone: asyncio.Future[None] | None = None
+    ) -> None:
         """Until woken, gone, draining or for_s seconds have passed."""
         waits: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(woken.wait()),
             asyncio.ensure_future(self.drain.event.wait()),
         ]
         try:
-            await asyncio.wait([*waits, gone], timeout=for_s, return_when=asyncio.FIRST_COMPLETED)
+            ends = waits if gone is None else [*waits, gone]
+            await asyncio.wait(ends, timeout=for_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()

@@ -25,7 +25,7 @@ def decode(cursor: str) -> tuple[datetime, uuid.UUID]:
             return instant.astimezone(UTC), last
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         pass
-    raise _foreign()
+    raise foreign()
 
 
 def encode_number(number: int) -> str:
@@ -41,7 +41,7 @@ def decode_number(cursor: str) -> int:
             return number
     except (ValueError, TypeError, RecursionError):
         pass
-    raise _foreign()
+    raise foreign()
 
 
 def encode_text(text: str) -> str:
@@ -57,7 +57,23 @@ def decode_text(cursor: str) -> str:
             return text
     except (ValueError, TypeError, RecursionError):
         pass
-    raise _foreign()
+    raise foreign()
+
+
+def encode_place(*numbers: int) -> str:
+    """The cursor of a place that several numbers give."""
+    return _packed(list(numbers))
+
+
+def decode_place(cursor: str, count: int) -> list[int]:
+    """The numbers of a place. Refuses as decode."""
+    try:
+        numbers = _unpacked(cursor)
+        if len(numbers) == count and all(type(n) is int and 0 <= n <= _NUMBER_MAX for n in numbers):
+            return list(numbers)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise foreign()
 
 
 def _packed(key: list[Any]) -> str:
@@ -69,5 +85,6 @@ def _unpacked(cursor: str) -> Any:
     return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
 
 
-def _foreign() -> Refusal:
+def foreign() -> Refusal:
+    """The refusal of a cursor that this server did not make."""
     return Refusal(Code.VALIDATION_FAILED, "cursor is none that this server made")
