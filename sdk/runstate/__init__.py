@@ -9,12 +9,14 @@ from runstate.client import AsyncRunstate
 from runstate.decorators.defaults import (
     Run,
     achild,
+    aevents,
     afinish,
     arun_id,
     aserve,
     astop,
     child,
     configure,
+    events,
     finish,
     once,
     queue,
@@ -44,6 +46,7 @@ from runstate.errors import (
     map_error,
 )
 from runstate.handles.claims import ClaimLease, ClaimRef
+from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI, MailboxRef
 from runstate.handles.messages import Delivery
 from runstate.handles.scopes import ScopeHandle, ScopesAPI
@@ -69,6 +72,7 @@ __all__ = [
     "ConflictError",
     "CursorExpiredError",
     "Delivery",
+    "EventsAPI",
     "Job",
     "LeaseLostError",
     "MailboxRef",
@@ -95,6 +99,7 @@ __all__ = [
     "UnitsRequirement",
     "WaitTimeoutError",
     "achild",
+    "aevents",
     "afinish",
     "arun_id",
     "aserve",
@@ -103,6 +108,7 @@ __all__ = [
     "configure",
     "context",
     "decimal_to_minor",
+    "events",
     "finish",
     "map_error",
     "minor_to_decimal",

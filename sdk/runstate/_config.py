@@ -104,6 +104,13 @@ def check_whole(what: str, value: Any, least: int, most: int) -> int:
     return value
 
 
+def check_number(what: str, value: Any, least: float, most: float) -> float:
+    """A number within its bounds; True and False are none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{what} must be a number from {least:g} to {most:g}, not {value!r}")
+    return value
+
+
 def _setting(what: str, given: Any, variable: str) -> Any:
     if given is None:
         return os.environ.get(variable, "").strip() or None

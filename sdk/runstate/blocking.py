@@ -6,7 +6,7 @@ handle that comes back, also inside a dict or a list, comes back as its face."""
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,11 @@ class Runstate(Face):
             self, self._loop.stop
         ).atexit = False  # dropped without close(); exit has its own way
         self._owner = True
+
+    def watch(self, **kwargs: Any) -> Iterator[dict[str, Any]]:
+        """`events.watch`, blocking: every event from a cursor on, and then each as it comes."""
+        iterator: Iterator[dict[str, Any]] = self.events.watch(**kwargs)
+        return iterator
 
     def new_event(self) -> ThreadSafeEvent:
         """A stop flag for `consume(stop_event=...)`, to be set by any thread or signal handler."""
@@ -104,6 +109,12 @@ def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
             outcome = self._loop.run(method(self._inner, *args, **kwargs))
             return faced(outcome, self._loop)
 
+    elif inspect.isasyncgenfunction(method):
+
+        @functools.wraps(method)
+        def call(self: Face, *args: Any, **kwargs: Any) -> Any:
+            return _iterated(method(self._inner, *args, **kwargs), self._loop)
+
     else:
 
         @functools.wraps(method)
@@ -116,6 +127,24 @@ def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _iterated(items: Any, loop: BackgroundLoop) -> Iterator[Any]:
+    """What an asynchronous generator yields, one blocking step each; leaving the loop over it closes it."""
+    try:
+        while True:
+            item = loop.run(_next(items))
+            if item is _DONE:
+                return
+            yield item
+    finally:
+        if not loop.closed:
+            loop.run(items.aclose())
+
+
+async def _next(items: Any) -> Any:
+    return await anext(items, _DONE)
+
+
+_DONE = object()
 _face_classes: dict[type, type[Face]] = {}
 Runstate.__init__.__signature__ = inspect.signature(AsyncRunstate.__init__)  # type: ignore[attr-defined]
 for _name, _member in _members(AsyncRunstate).items():

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from tests.support import database
@@ -51,6 +53,26 @@ async def holding(database_url: str, sql: str, *args: Any) -> AsyncIterator[Any]
             yield connection
         finally:
             await transaction.rollback()
+
+
+@contextlib.contextmanager
+def reading(database_url: str, table: str) -> Iterator[None]:
+    """A transaction that has read the table and stays open until the block ends, beside plain code."""
+    begun, leave = threading.Event(), threading.Event()
+
+    async def read() -> None:
+        async with holding(database_url, f"SELECT 1 FROM {table} LIMIT 1"):
+            begun.set()
+            await asyncio.to_thread(leave.wait, PATIENCE_S * 4)
+
+    with ThreadPoolExecutor(1) as thread:
+        reader = thread.submit(asyncio.run, read())
+        try:
+            assert begun.wait(PATIENCE_S), reader.result(0)
+            yield
+        finally:
+            leave.set()
+            reader.result(PATIENCE_S)
 
 
 async def until_waiting(

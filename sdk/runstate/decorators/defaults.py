@@ -1,7 +1,7 @@
 """Run, with every decorator bound to it, and the default Run behind the functions of the `runstate`
 module."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -15,6 +15,7 @@ from runstate._config import (
     check_whole,
 )
 from runstate._units import duration_s
+from runstate.decorators.events import EventsRun
 from runstate.decorators.once import OnceRun, once_in
 from runstate.decorators.queue import NamedQueue, defined, queue_in
 from runstate.decorators.serve import Queues, ServeRun
@@ -25,7 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun, ServeRun):
+class Run(OnceRun, ServeRun, EventsRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -190,6 +191,16 @@ def finish() -> None:
 async def afinish() -> None:
     """As `finish`."""
     await default_run().afinish()
+
+
+def events(types: Sequence[str] | None = None, signal: Any = None) -> Iterator[dict[str, Any]]:
+    """`Run.events` of the default run."""
+    return default_run().events(types, signal)
+
+
+def aevents(types: Sequence[str] | None = None, signal: Any = None) -> AsyncIterator[dict[str, Any]]:
+    """As `events`."""
+    return default_run().aevents(types, signal)
 
 
 def _timeout_ms(timeout: Any) -> int:
