@@ -62,7 +62,7 @@ CREATE TABLE runstate.epoch (
     id integer NOT NULL,
     epoch bigint NOT NULL,
     system_id bigint,
-    timeline bigint,
+    timeline text,
     CONSTRAINT epoch_fits CHECK (((epoch >= 0) AND (epoch <= '4294967295'::bigint))),
     CONSTRAINT one_row CHECK ((id = 1))
 );

@@ -20,7 +20,7 @@ UP = (
       id int PRIMARY KEY CONSTRAINT one_row CHECK (id = 1),
       epoch bigint NOT NULL CONSTRAINT epoch_fits CHECK (epoch BETWEEN 0 AND 4294967295),
       system_id bigint,
-      timeline bigint
+      timeline text
     )
     """,
     "INSERT INTO runstate.epoch (id, epoch) VALUES (1, 0)",

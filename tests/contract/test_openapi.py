@@ -15,6 +15,7 @@ from runstate_server import app
 from runstate_server.settings import load
 from tests.promises.table import SHAPES
 
+ENDLESS = {"GET /events/stream"}  # what it refuses: tests/primitives/events/test_stream.py
 SNAPSHOT = Path(__file__).with_name("openapi.json")
 INSIDE = "/v1/spaces/{space_id}"
 ADMIN = "/v1/admin/"
@@ -58,7 +59,7 @@ def test_every_route_is_in_the_table_of_the_promise_suites(document):
     inside = {
         f"{m} {path.removeprefix(INSIDE)}" for m, path in operations(document) if path.startswith(INSIDE)
     }
-    assert {str(shape) for shape in SHAPES} == inside
+    assert {str(shape) for shape in SHAPES} == inside - ENDLESS
 
 
 def test_the_table_knows_every_field_and_parameter(document):

@@ -8,10 +8,11 @@ import pytest
 
 from tests.promises import rows_messages
 from tests.support.builders import Call, Once, held, ok, refused
+from tests.support.events import end_of
 from tests.support.queues import Claim, sent, submitted, taken
 
 ROWS = json.loads((Path(__file__).parents[1] / "conformance/wire-requests.json").read_text())["requests"]
-ROOMS = ("/scopes", "/runs", "/once", "/claims", "/mailboxes", "/messages", "/tasks")
+ROOMS = ("/scopes", "/runs", "/once", "/claims", "/mailboxes", "/messages", "/tasks", "/events", "/watch")
 HERE = [row for row in ROWS if row["path"].startswith(ROOMS)]
 # Fields of resources, which this server has not yet: until it has, they are refused by name and nothing else
 # of these requests is wrong.
@@ -27,7 +28,9 @@ def things(api):
     task = submitted(api, box, "first")
     return {
         "backlogLimit": 1_000,
+        "aggregate": f"task:{task}",
         "childLimit": 10,
+        "cursor": end_of(api),
         "deadline": "2999-01-01T00:00:00.000Z",
         "error": "Error: boom",
         "holder": "worker-1",
@@ -36,6 +39,7 @@ def things(api):
         "input": {"company": "acme"},
         "key": claim.key,
         "leaseSeconds": 30,
+        "limit": 10,
         "mailboxId": box.id,
         "maxAttempts": 3,
         "mode": "INBOX",
@@ -51,7 +55,9 @@ def things(api):
         "subscriberId": "run-1",
         "taskKey": "research:acme",
         "token": "none",
+        "types": "task.succeeded,scope.cancelled",
         "waitMs": 0,
+        "waitSeconds": 0,
         "workKey": "w-1",
         "workLimit": "outstanding",
         "{k}": quote(claim.key, safe=""),

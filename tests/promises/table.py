@@ -1,7 +1,15 @@
 """Every route inside a space, as rows. A new room adds its rows in a file beside and joins all the suites."""
 
-from tests.promises import rows_claims, rows_mailboxes, rows_messages, rows_once, rows_scopes, rows_tasks
+from tests.promises import (
+    rows_claims,
+    rows_events,
+    rows_mailboxes,
+    rows_messages,
+    rows_once,
+    rows_scopes,
+    rows_tasks,
+)
 
-ROOMS = [rows_scopes, rows_once, rows_claims, rows_mailboxes, rows_messages, rows_tasks]
+ROOMS = [rows_scopes, rows_once, rows_claims, rows_mailboxes, rows_messages, rows_tasks, rows_events]
 MUTATIONS = [row for room in ROOMS for row in room.MUTATIONS]
 SHAPES = [row for room in ROOMS for row in room.SHAPES]

@@ -107,6 +107,9 @@ BAD_QUERY = {
     "cursor": ["x", "%00", "x" * 513],
     "1..500": ["", "0", "501", "-1", "+1", "1.0", "true", "%EF%BC%91", "1%20", "1_0", str(2**63), "9" * 400],
     "0..30000": ["", "-1", "30001", "1.0", "true", "1e3", str(2**63), "9" * 400],
+    "types": ["", "x" * 4001, "%00"],
+    "aggregate": ["", "claim", "claim:", ":a", "thing:a", "Claim:a", "claim:" + "x" * 1100, "claim:%00"],
+    "seconds": ["", "-1", "+1", "true", "1e3", "nan", "inf", "1.0.0", "%EF%BC%91", "1%20"],
 }
 
 LONGEST = {"name": 256, "key": 512}  # of a parameter of the path, in characters

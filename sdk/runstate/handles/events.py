@@ -53,33 +53,40 @@ class EventsAPI:
             "waitSeconds": _wait_s(wait_seconds),
         }
         stopping = asyncio.ensure_future(_until_stopped(stop_event))
-        failures = 0
         try:
-            while not stopping.done():
-                pause_s = 0.0
-                try:
-                    answer = await _unless(stopping, self._page({**query, "cursor": cursor}))
-                except RunstateError as error:
-                    if not _retry.is_not_yet(error):
-                        raise
-                    failures += 1
-                    pause_s = _retry.wait_pause_s(failures, error.retry_after_ms)
-                else:
-                    if answer is None:
+            async for page in self._pages(query, cursor, stopping):
+                for event in page["events"]:
+                    event.setdefault("cursor", page["nextCursor"])
+                    if stopping.done():
                         return
-                    failures = 0
-                    for event in answer["events"]:
-                        cursor = event.setdefault("cursor", answer["nextCursor"])
-                        if stopping.done():
-                            return
-                        yield event
-                    if not answer["events"] and cursor == answer["nextCursor"] and not query["waitSeconds"]:
-                        pause_s = _PAUSE_S
-                    cursor = answer["nextCursor"]
-                if pause_s:
-                    await asyncio.wait({stopping}, timeout=pause_s)
+                    yield event
         finally:
             stopping.cancel()
+
+    async def _pages(
+        self, query: Mapping[str, Any], cursor: str | None, stopping: "asyncio.Future[Any]"
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Page after page, until `stopping` is done; a server that is away is asked again."""
+        failures = 0
+        while not stopping.done():
+            pause_s = 0.0
+            try:
+                page = await _unless(stopping, self._page({**query, "cursor": cursor}))
+            except RunstateError as error:
+                if not _retry.is_not_yet(error):
+                    raise
+                failures += 1
+                pause_s = _retry.wait_pause_s(failures, error.retry_after_ms)
+            else:
+                if page is None:
+                    return
+                failures = 0
+                yield page
+                if not page["events"] and page["nextCursor"] == cursor and not query["waitSeconds"]:
+                    pause_s = _PAUSE_S
+                cursor = page["nextCursor"]
+            if pause_s:
+                await asyncio.wait({stopping}, timeout=pause_s)
 
     async def _page(self, query: Mapping[str, Any]) -> dict[str, Any]:
         held_ms = self._space.transport.config.request_timeout_ms + query["waitSeconds"] * 1000

@@ -26,17 +26,16 @@ END $$;
 CREATE FUNCTION kernel.epoch_guard() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_system bigint;
-  v_timeline bigint;
+  v_timeline text;
   v_known_system bigint;
-  v_known_timeline bigint;
+  v_known_timeline text;
 BEGIN
   PERFORM kernel.kernel_enter();
   IF pg_catalog.pg_is_in_recovery() THEN
     RETURN NULL;
   END IF;
   SELECT c.system_identifier INTO v_system FROM pg_catalog.pg_control_system() c;
-  v_timeline := ('x' || pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))
-    ::bit(32)::bigint;
+  v_timeline := pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8);
   SELECT e.system_id, e.timeline INTO v_known_system, v_known_timeline FROM runstate.epoch e WHERE e.id = 1;
   IF v_known_system = v_system AND v_known_timeline = v_timeline THEN
     RETURN NULL;

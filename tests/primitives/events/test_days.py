@@ -95,7 +95,7 @@ def test_after_the_epoch_is_raised_old_cursors_are_refused_and_generations_go_on
             assert read(client)[-1]["type"] == "claim.acquired"
 
 
-@pytest.mark.parametrize("changed", ["system_id = system_id + 1", "timeline = timeline + 1"])
+@pytest.mark.parametrize("changed", ["system_id = system_id + 1", "timeline = '000000FF'"])
 def test_a_replica_that_finds_another_database_than_before_raises_the_epoch(template, changed):
     with template.clone() as url:
         epoch = "SELECT epoch FROM runstate.epoch"
