@@ -97,7 +97,7 @@ def server(database_url: str) -> Iterator[Replica]:
         database_url,
         BOOTSTRAP_SPACE_ID="bootstrap",
         BOOTSTRAP_API_KEY="rs_test_bootstrap_key",
-        ADMIN_TOKEN="test-admin-token-0123456789",
+        ADMIN_TOKEN=spaces.ADMIN_TOKEN,
     ) as replica:
         yield replica
 

@@ -42,7 +42,8 @@ class Shape:
     """What a route takes: each field with its kind (see BAD in test_bounds.py), and which are required.
 
     `name`: method and path as the OpenAPI document writes them. `call`: one that succeeds. `needs`: any one
-    of these permissions opens the route.
+    of these permissions opens the route. `shows`: the call that shows the user's JSON which `call` brought,
+    from that call and its answer.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Shape:
     required_query: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ("runtime",)
     body_bytes_max: int = BODY_BYTES_MAX
+    shows: Callable[[Call, Any], Call] | None = None
 
     def __str__(self) -> str:
         return self.name

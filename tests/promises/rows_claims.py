@@ -25,6 +25,13 @@ def _with_token(verb: Callable[[Claim, str], Call]) -> Make:
     return make
 
 
+def _observing(client: httpx.Client) -> Call:
+    """The release of a claim whose key is the id of its scope, so that the call tells both."""
+    root = scope(client)
+    claim = Claim(root, root)
+    return claim.release(_token(client, claim), observation=1)
+
+
 def _held_already(client: httpx.Client) -> Call:
     claim = _claim(client)
     _token(client, claim)
@@ -88,9 +95,10 @@ SHAPES = [
     ),
     Shape(
         "POST /claims/{key}/release",
-        _with_token(lambda claim, token: claim.release(token, observation=1)),
+        _observing,
         {"token": "token", "observation": "json"},
         frozenset({"token"}),
+        shows=lambda call, _: Claim(call.path.split("/")[2], call.path.split("/")[2]).view(),
     ),
     Shape(
         "GET /claims/{key}",

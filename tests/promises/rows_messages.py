@@ -1,6 +1,7 @@
 """Messages, and what goes through a mailbox."""
 
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 
@@ -54,7 +55,7 @@ def _settled(client: httpx.Client) -> Delivery:
 def _sent_on(client: httpx.Client) -> Call:
     there = box(client)
     sent(client, there, PAYLOAD)
-    return taken(client, there.recv()).complete({"n": 2}, mailboxId=there.id)
+    return taken(client, there.recv()).complete({"n": 2}, mailboxId=there.id, scopeId=there.scope)
 
 
 def _renewal(_: Call, told: dict) -> Call:
@@ -127,6 +128,16 @@ def _message(name: str, verb: Callable[[Delivery], Call], **fields: str) -> Shap
     return Shape(path, lambda c: verb(_held(c)), {"token": "token"} | fields, required)
 
 
+def _letter(call: Call, _: Any) -> Call:
+    """The next delivery of the mailbox that was sent to."""
+    return Mailbox(call.path.split("/")[2], call.body["scopeId"]).recv()
+
+
+def _reply(call: Call, _: Any) -> Call:
+    result = call.body["result"]
+    return Mailbox(result["mailboxId"], result["scopeId"]).recv()
+
+
 SHAPES = [
     Shape("GET /mailboxes/{mailbox_id}", lambda c: _filled(c).view()),
     Shape(
@@ -141,6 +152,7 @@ SHAPES = [
             "delaySeconds": "delay",
         },
         frozenset({"scopeId"}),
+        shows=_letter,
     ),
     Shape(
         "GET /mailboxes/{mailbox_id}/messages",
@@ -150,7 +162,13 @@ SHAPES = [
     ),
     Shape("POST /mailboxes/{mailbox_id}/recv", lambda c: _filled(c).recv(), TAKING, TAKING_REQUIRED),
     _message("renew", lambda held: held.renew(60), leaseSeconds="lease"),
-    _message("complete", lambda held: held.complete(1), result="result"),
+    Shape(
+        "POST /messages/{message_id}/complete",
+        _sent_on,
+        {"token": "token", "result": "result"},
+        frozenset({"token"}),
+        shows=_reply,
+    ),
     _message(
         "nack",
         lambda held: held.nack(),

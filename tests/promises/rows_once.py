@@ -90,6 +90,7 @@ SHAPES = [
         _with_token(lambda once, token: once.complete(token, 1)),
         _OWNED | {"result": "json"},
         frozenset(_OWNED),
+        shows=lambda call, _: Once(call.body["scopeId"], call.body["key"]).view(),
     ),
     Shape(
         "POST /once/fail",

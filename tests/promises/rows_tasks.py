@@ -147,6 +147,7 @@ SHAPES = [
             "delaySeconds": "delay",
         },
         frozenset({"scopeId", "mailboxId", "taskKey"}),
+        shows=lambda _, told: view(told["taskId"]),
     ),
     Shape(
         "POST /tasks/batch",
@@ -154,6 +155,7 @@ SHAPES = [
         {"tasks": "tasks"},
         frozenset({"tasks"}),
         body_bytes_max=4 * 1024 * 1024,
+        shows=lambda _, told: view(told["tasks"][0]["taskId"]),
     ),
     Shape(
         "POST /tasks/admit",

@@ -1,23 +1,42 @@
 """Nothing in one space is visible from another: a foreign id is an unknown id, wherever an id can stand.
 
-The places are those of the shapes of table.py: a new room is held to this by its rows.
+The places are those of the OpenAPI document, in paths, queries and bodies at any depth: a new route is held
+to this by itself, and a new kind of thing by one line of `everything`.
 """
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import httpx
 import pytest
 
+from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
-from tests.promises.table import SHAPES
 from tests.support import spaces
 from tests.support.builders import Call, Once, end, held, ok, refused, scope
+from tests.support.document import routes
 from tests.support.journal import events
-from tests.support.queues import Claim, batch, mailbox, sent, submitted, taken, view
+from tests.support.queues import Claim, batch, mailbox, submitted, taken, view
 
 UNKNOWN = "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47"
+MALFORMED = (
+    *(UNKNOWN.upper(), UNKNOWN.replace("-", ""), f"{{{UNKNOWN}}}", f"urn:uuid:{UNKNOWN}", f"{UNKNOWN} "),
+    *(
+        " ",
+        "é",
+        "0",
+        "null",
+        "..",
+        "../..",
+        "a/b",
+        "a?b",
+        "a#b",
+        "a%2Fb",
+        "\U0001f600",
+        "' OR 1=1 --",
+        "x" * 400,
+    ),
+)
 
 
 @pytest.fixture
@@ -28,105 +47,109 @@ def foreign(server, database_url):
 
 
 @dataclass(frozen=True)
-class Theirs:
-    """One of everything that has an id, in the other space, held by `token` where it can be."""
+class Things:
+    """One of everything in a space: ids by kind, and tokens by the room that gave them."""
 
     client: httpx.Client
     ids: dict[str, str]
-    token: str
+    tokens: dict[str, str]
     views: list[Call]
 
     def look(self):
         """All of it as its own space sees it."""
-        return [ok(view.send(self.client)) for view in self.views]
+        return [ok(each.send(self.client)) for each in self.views]
 
 
-def once_of(foreign):
-    once = Once(scope(foreign))
-    views = [once.view(), Call("GET", f"/scopes/{once.scope}")]
-    return Theirs(foreign, {"scope": once.scope}, held(foreign, once), views)
+def everything(client, space, door):
+    """One of every kind of thing that has an id, held where it can be."""
+    it = box(client)
+    once, claim = Once(it.scope), Claim(it.scope)
+    task = submitted(client, it)
+    delivery = taken(client, it.recv(lease_s=3600))
+    made = {"label": "theirs", "permissions": ["runtime"]}
+    key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
+    return Things(
+        client,
+        {"scope": it.scope, "mailbox": it.id, "message": delivery.id, "task": task, "key": key["id"]},
+        {
+            "once": held(client, once, lease_s=3600),
+            "claims": ok(claim.acquire(lease_s=3600).send(client), 201)["token"],
+            "messages": delivery.token,
+        },
+        [it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}"), once.view(), claim.view()],
+    )
 
 
-def delivery_of(foreign):
-    it = box(foreign)
-    task = submitted(foreign, it)
-    held = taken(foreign, it.recv())
-    views = [it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")]
-    ids = {"scope": it.scope, "mailbox": it.id, "message": held.id, "task": task}
-    return Theirs(foreign, ids, held.token, views)
+@pytest.fixture(scope="module")
+def theirs(server, database_url, residents):
+    """What another space has."""
+    space = spaces.create(database_url)
+    with space.client(server.url) as client:
+        yield everything(client, space, residents.door)
+
+
+@pytest.fixture(scope="module")
+def ours(residents, meant):
+    """What the space of the callers has."""
+    return meant(lambda: everything(residents.api, residents.space, residents.door))
 
 
 def kind_of(name):
-    """The kind of thing that a field or parameter of this name refers to."""
-    return {"parent": "scope"}.get(word := re.sub(r"_?[iI]d$", "", name), word)
+    """The kind of thing that a place of this name refers to."""
+    word = re.sub(r"_?id$", "", name, flags=re.IGNORECASE).lower()
+    return {"parent": "scope", "parentscope": "scope"}.get(word, word)
 
 
-def places():
-    """Every place of every route where an id can stand: field, query parameter, or parameter of the path."""
-    named = [(s, name) for s in SHAPES for name, kind in (s.fields | s.query).items() if kind == "id"]
-    return named + [(s, name) for s in SHAPES for name in s.in_path if name.endswith("_id")]
+PLACES = [
+    pytest.param(route, place, id=f"{route} {place}")
+    for route in routes()
+    for place in route.places
+    if place.kind == "id"
+]
 
 
-def with_id(shape, call, place, wanted):
-    """The call, about that id."""
-    if place in shape.in_path:
-        return shape.with_path(call, place, wanted)
-    if shape.reads:
-        path, _, query = call.path.partition("?")
-        return Call("GET", f"{path}?{httpx.QueryParams(query).set(place, wanted)}")
-    return Call(call.method, call.path, call.body | {place: wanted})
+def told_of(response, wanted):
+    """All that an answer tells, with the id in question by another name."""
+    message = refused(response, "NOT_FOUND").replace(wanted, "it")
+    return message, response.status_code, response.headers.keys()
 
 
-@pytest.mark.parametrize(("shape", "place"), places(), ids=str)
-def test_a_foreign_id_is_not_found_and_answered_as_one_that_never_was(api, foreign, shape, place):
-    theirs = (once_of if shape.name.startswith("POST /once") else delivery_of)(foreign)
-    wanted = theirs.ids[kind_of(place)]
-    call = shape.call(api)
-    if call.body and "token" in call.body:
-        call = Call(call.method, call.path, call.body | {"token": theirs.token})
+@pytest.mark.parametrize(("route", "place"), PLACES)
+def test_a_foreign_id_is_not_found_and_answered_as_one_that_never_was(residents, calls, theirs, route, place):
+    wanted = theirs.ids[kind_of(place.name)]
+    call = calls(route)
+    token = theirs.tokens.get(call.path.split("/")[4]) if route.inside else None
+    if token is not None and "token" in (call.body or {}):
+        call = Call(call.method, call.path, call.body | {"token": token})
     before = theirs.look()
-    told = refused(with_id(shape, call, place, wanted).send(api), "NOT_FOUND")
-    absent = refused(with_id(shape, call, place, UNKNOWN).send(api), "NOT_FOUND")
-    assert told.replace(wanted, UNKNOWN) == absent
-    assert theirs.look() == before
-
-
-@pytest.mark.parametrize(("shape", "place"), places(), ids=str)
-def test_a_malformed_id_is_not_found(api, shape, place):
-    call = shape.call(api)
-    unknown = (
-        UNKNOWN.upper(),
-        UNKNOWN.replace("-", ""),
-        f"{{{UNKNOWN}}}",
-        f"urn:uuid:{UNKNOWN}",
-        " ",
-        "é",
-        "0",
+    told, absent = (
+        told_of(residents.send_with(route, call, place, each), each) for each in (wanted, UNKNOWN)
     )
-    for wanted in unknown:
-        sent_as = quote(wanted) if place in shape.in_path else wanted
-        refused(with_id(shape, call, place, sent_as).send(api), "NOT_FOUND")
-
-
-@pytest.mark.parametrize("name", ["mailboxId", "scopeId"])
-def test_a_completion_cannot_send_on_into_another_space(api, foreign, name):
-    theirs = delivery_of(foreign)
-    it = box(api)
-    sent(api, it)
-    held = taken(api, it.recv())
-    wanted = theirs.ids[kind_of(name)]
-    result = {"mailboxId": it.id} | {name: wanted}
-    before = theirs.look()
-    told = refused(held.complete(**result).send(api), "NOT_FOUND")
-    absent = refused(held.complete(**result | {name: UNKNOWN}).send(api), "NOT_FOUND")
-    assert told.replace(wanted, UNKNOWN) == absent
+    assert told == absent
     assert theirs.look() == before
-    ok(held.complete(mailboxId=it.id).send(api))
+
+
+@pytest.mark.parametrize(("route", "place"), PLACES)
+def test_an_id_of_another_kind_is_not_found(residents, calls, ours, route, place):
+    kind = kind_of(place.name)
+    for other, wanted in ours.ids.items():
+        if wanted != ours.ids[kind]:
+            response = residents.send_with(route, calls(route), place, wanted)
+            assert kind in refused(response, "NOT_FOUND"), other
+
+
+@pytest.mark.parametrize(("route", "place"), PLACES)
+def test_a_malformed_id_is_not_found_and_not_sent_back(residents, calls, theirs, route, place):
+    call = calls(route)
+    secrets = [residents.space.key, *theirs.tokens.values()]
+    for wanted in (*MALFORMED, *secrets):
+        response = residents.send_with(route, call, place, wanted)
+        message = refused(response, "NOT_FOUND")
+        assert len(wanted) < 10 or wanted not in message
 
 
 @pytest.mark.parametrize("name", ["mailboxId", "scopeId"])
-def test_one_foreign_id_in_a_batch_refuses_all_of_it(api, foreign, name):
-    theirs = delivery_of(foreign)
+def test_one_foreign_id_in_a_batch_refuses_all_of_it(api, theirs, name):
     it = box(api)
     wanted = theirs.ids[kind_of(name)]
     before = theirs.look()
@@ -176,7 +199,7 @@ def test_listings_show_one_s_own_space_alone(api, foreign):
     scope(foreign, name="shared")
     mine = scope(api, name="shared")
     assert [s["id"] for s in ok(api.get("/scopes", params={"name": "shared"}))["scopes"]] == [mine]
-    delivery_of(foreign)
+    submitted(foreign, box(foreign))
     assert ok(api.get("/mailboxes"))["mailboxes"] == []
     assert ok(api.get("/tasks"))["tasks"] == []
     assert ok(mailbox(api, "").messages().send(api))["messages"] == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+ADMIN_TOKEN = "test-admin-token-0123456789"
 LIMITED_SQL = (
     "SELECT code, facts FROM {schema}.key_create($1, $2, $3, 'limited', $4, NULL, '{{}}', NULL, NULL)"
 )

@@ -28,6 +28,7 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _INT_DIGITS_MAX: Final = (
     25  # beyond every integer of the wire; longer ones are refused as numbers, not converted
 )
+_ENVELOPE_DEPTH: Final = 4  # more than any of our own bodies has around the user's JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,9 @@ def text_of(raw: bytes) -> str:
 
 def envelope(text: str, model: type[BaseModel]) -> dict[str, Any]:
     """The members of a body for `model`, nulls left out, `UserJson` members cut out of the text.
-    Refuses what is not one JSON object, duplicate names, NaN and Infinity, lone surrogates, nesting over
-    128."""
-    _check_depth(text)
+    Refuses what is not one JSON object, duplicate names, NaN and Infinity, lone surrogates, user JSON nested
+    over 128."""
+    _check_depth(text, bounds.json_depth_max + _ENVELOPE_DEPTH, "the body")
     try:
         value, end = _object(text, _skip(text, 0), model)
         if _skip(text, end) != len(text):
@@ -95,7 +96,8 @@ def envelope(text: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def compact(text: str, name: str) -> UserJson:
-    """White space outside strings removed; refused over the size that payloads may have."""
+    """White space outside strings removed; refused over the size and the depth that payloads may have."""
+    _check_depth(text, bounds.json_depth_max, name)
     text = tight(text)
     size = len(text.encode())
     if size > bounds.user_json_bytes_max:
@@ -164,6 +166,8 @@ def _value(text: str, at: int, kind: type[Any] | None, name: str) -> tuple[Any, 
         _check_surrogates(value)
     if kind is UserJson:
         return compact(text[at:end], name), end
+    if isinstance(value, dict | list):
+        _check_depth(text[at:end], bounds.json_depth_max, name)
     return value, end
 
 
@@ -218,15 +222,15 @@ def _int(digits: str) -> int | float:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_int=_int)
 
 
-def _check_depth(text: str) -> None:
-    """Refuse deep nesting before the parser recurses."""
-    if text.count("[") + text.count("{") <= bounds.json_depth_max:
+def _check_depth(text: str, depth_max: int, what: str) -> None:
+    """Refuse deep nesting; that of a body before the parser recurses."""
+    if text.count("[") + text.count("{") <= depth_max:
         return
     depth = 0
     for bracket in _NOT_BRACKETS.sub("", _STRING.sub("", text)):
         depth += 1 if bracket in "[{" else -1
-        if depth > bounds.json_depth_max + 1:  # the envelope is not the user's
-            invalid(f"the body is nested deeper than {bounds.json_depth_max}")
+        if depth > depth_max:
+            invalid(f"{what} is nested deeper than {bounds.json_depth_max}")
 
 
 def _check_surrogates(value: Any) -> None:

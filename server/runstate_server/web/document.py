@@ -1,5 +1,6 @@
 """The OpenAPI document and its page, which needs nothing from outside: a distribution brings its assets."""
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -14,6 +15,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from runstate_server.foundation import bounds
+from runstate_server.web.bodies import UserJson
 from runstate_server.web.schemas import Error
 
 _ASSETS: Final = "/docs/assets"
@@ -27,6 +29,7 @@ _DESCRIPTION: Final = """Coordination for programs that run in many places.
 
 Every call below `/v1` carries `Authorization: Bearer <API key>`. Every non-GET call of a space may carry
 `Idempotency-Key`, and is then safe to repeat. Every refusal has one shape, the schema `Error`."""
+_ABSENT: Final = dataclasses.asdict(UserJson())  # as pydantic shows user JSON that was left out: it is null
 _MODULE: Final = re.compile(r"runstate_server__primitives__(\w+?)__schemas__")
 
 
@@ -70,6 +73,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
         error = Error.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
         schemas |= error.pop("$defs")
         schemas["Error"] = error
+        for schema in schemas.values():
+            for field in schema.get("properties", {}).values():
+                if field.get("default") == _ABSENT:
+                    field["default"] = None
         components["securitySchemes"] = {"apiKey": {"type": "http", "scheme": "bearer"}}
         for path, item in document["paths"].items():
             for method in _METHODS:

@@ -154,6 +154,8 @@ class RoomRoute(APIRoute):
             raw = await _read(request, bytes_max)
             text = bodies.text_of(raw)
             members = bodies.envelope(text, model or bodies.Nothing)
+            if model is None and members:
+                bodies.invalid(f"unknown field {next(iter(members))!r}")
             request.scope["runstate.idempotency"] = _idempotency(request, text)
             return await handler(_ParsedRequest(request, text.encode(), members))
 

@@ -6,8 +6,7 @@ import httpx
 import pytest
 
 from tests.support.builders import ok
-
-ADMIN_TOKEN = "test-admin-token-0123456789"  # as tests/conftest.py starts the server
+from tests.support.spaces import ADMIN_TOKEN
 
 
 class Administration:

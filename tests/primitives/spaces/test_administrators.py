@@ -4,11 +4,10 @@ import secrets
 
 import pytest
 
-from tests.primitives.spaces.conftest import ADMIN_TOKEN
 from tests.support import spaces
 from tests.support.builders import ok, refused
 from tests.support.processes import Replica
-from tests.support.spaces import Space
+from tests.support.spaces import ADMIN_TOKEN, Space
 
 UNKNOWN = "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47"
 
