@@ -9,6 +9,7 @@ from tests.promises.rows_messages import box
 from tests.promises.table import MUTATIONS
 from tests.support import spaces
 from tests.support.builders import Call, at_once, end, ok, refused, scope
+from tests.support.document import routes
 from tests.support.journal import events
 from tests.support.proxy import RoundRobin
 from tests.support.queues import sent, submitted, taken
@@ -55,6 +56,28 @@ async def test_thirty_duplicates_at_once_over_two_replicas_have_one_effect(api, 
     answers = [succeeded(r) for r in await at_once(both_apis, [call] * 30, "k")]
     assert len({(a.status_code, a.content) for a in answers}) == 1
     assert [replayed(a) for a in answers].count(False) == 1
+
+
+@EVERY
+async def test_twenty_at_once_of_two_requests_under_one_key_have_the_effect_of_one(api, both_apis, row):
+    """Whichever comes first: its duplicates get its answer, the other request a conflict."""
+    call = row.changes(api)
+    other = Call("POST", "/scopes", {"name": "other"})
+    answers = await at_once(both_apis, [call, other] * 10, "k")
+    groups = [answers[0::2], answers[1::2]]
+    winners, losers = groups if answers[0].is_success else groups[::-1]
+    assert len({(a.status_code, a.content) for a in map(succeeded, winners)}) == 1
+    assert [replayed(a) for a in winners].count(False) == 1
+    for answer in losers:
+        refused(answer, "IDEMPOTENCY_CONFLICT")
+    listed = ok(api.get("/scopes", params={"name": "other"}))["scopes"]
+    assert len(listed) == (0 if answers[0].is_success else 1)
+
+
+def test_every_route_that_changes_something_has_its_row():
+    """What has none is held to nothing here."""
+    changing = {str(route) for route in routes() if route.inside and not route.reads}
+    assert {" ".join(row.name.split()[:2]) for row in MUTATIONS} == changing
 
 
 @EVERY

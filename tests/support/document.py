@@ -42,7 +42,7 @@ class Place:
         return f"{self.where} {'.'.join(map(str, self.at))}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Route:
     """One operation. Calls of it have whole paths, from /v1 on."""
 
