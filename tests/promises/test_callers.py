@@ -134,7 +134,7 @@ def test_who_may_not_call_is_told_so_whatever_is_asked_for(
     who = meant(lambda: make(place, route)) if make in {revoked, expired, lacking} else make(place, route)
     told = set()
     for path, content in variants(route, calls(route), who.space_id):
-        response = residents.door.request(route.method, path, headers=who.headers, **content)
+        response = residents.request(route.method, path, headers=who.headers, **content)
         told.add((refused(response, who.code), frozenset(response.headers)))
         assert not [word for word in words(who) if word in response.text]
     assert len(told) == 1
