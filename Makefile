@@ -10,7 +10,7 @@ OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue bench requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue bench bench-fetch requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,8 +51,11 @@ chaos: $(INSTALLED) ## two replicas, 20 callers, an owner or a replica killed ev
 chaos-queue: $(INSTALLED) ## two replicas, workers and producers, one killed every 5 s for 60 s; prints the counts
 	@exec $(PY) -m bench.chaos_queue $(ARGS)
 
-bench: $(INSTALLED) ## requests/s and latencies of once/acquire beside pgbench on the same function
-	@exec $(PY) -m bench.load_once $(ARGS)
+bench: $(INSTALLED) ## once, submit, batch, admit + complete beside pgbench on the same functions; ARGS="--only admit"
+	@exec $(PY) -m bench.load $(ARGS)
+
+bench-fetch: $(INSTALLED) ## how long a fetch takes with 1,000 to 1,000,000 waiting; ARGS="--million 100000"
+	@exec $(PY) -m bench.fetch_depth $(ARGS)
 
 requirements: $(INSTALLED) ## pin the requirements anew; needs uv on the PATH
 	COMPILE="uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links" \

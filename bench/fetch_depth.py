@@ -1,4 +1,4 @@
-"""`python -m bench.fetch_depth`: how long a fetch takes, by what waits in the queue and stands in its way.
+"""`make bench-fetch`: how long a fetch takes, by what waits in the queue and stands in its way.
 
 Calls the kernel's function as the server does, on one connection, so that network and Python do not hide what
 the database does; commits are not forced to the disk. Prints medians, and each as a ratio to that with 1,000
@@ -170,10 +170,13 @@ async def run(million: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--million", type=int, default=1_000_000, help="what stands for a million")
+    parser = argparse.ArgumentParser(prog="make bench-fetch", description=__doc__)
+    parser.add_argument("--million", type=int, default=1_000_000, help="what stands for it, 20,000 at least")
+    million = parser.parse_args().million
+    if million < 20_000:
+        parser.error("--million must be 20,000 or more")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; medians of {FETCHES} fetches\n")
-    asyncio.run(run(parser.parse_args().million))
+    asyncio.run(run(million))
     return 0
 
 

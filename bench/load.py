@@ -1,7 +1,8 @@
-"""`make bench`: once/acquire over HTTP beside pgbench calling the same kernel function, in the same run.
+"""`make bench`: calls over HTTP beside pgbench calling the same kernel functions, in the same run.
 
 One server process on a durable PostgreSQL of its own, fresh keys, an Idempotency-Key on every call. Prints a
 table and writes nothing. Rounds alternate, and the median round is shown, since machines are seldom quiet.
+What is called is in workloads.py.
 """
 
 import argparse
@@ -18,23 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from bench.connections import KEY_NUMBER_DIGITS, Order
+from bench.connections import Order, Request
 from bench.processors import Usage
-from runstate_server.kernel import install
+from bench.workloads import MAKERS, NOTHING, Workload
 from tests.support import sources
 from tests.support.processes import environment
 from tests.support.site import Site, leave_on_signals
 
-HTTP, PGBENCH, NOTHING = "once/acquire over HTTP", "once_acquire by pgbench", "GET /healthz"
 CONNECTIONS = (1, 32)
 CLIENTS_MAX = 2  # client processes
 SETTLE_S = 0.1  # until the backends that have ended are counted with their postmaster
-LEASE_S = 3600  # nothing lapses while we measure
-SCRIPT = """\\set n :n + 1
-SELECT * FROM {schema}.once_acquire('{space}', '{scope}'::uuid, 'p' || :run || '-' || :client_id || '-' || :n,
-  'bench', 'bench', {lease_s}, '0123456789abcdef0123456789abcdef',
-  'p' || :run || '-' || :client_id || '-' || :n, '\\x00112233445566778899aabbccddeeff'::bytea);
-"""
+WARM_UP_S = 1
+IDLE = "GET /healthz"
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class Round:
     """One measurement: latencies in µs, seconds, and the cores that were busy with it."""
 
     took_us: list[int]
-    seconds: float
+    seconds: int
     cores: Usage
 
     @property
@@ -55,79 +51,57 @@ class Round:
 
 
 class Load:
-    """Measures on one site, whose one server has run `name`'s scope to put keys in."""
+    """Measures on one site, which has one server, and counts what each workload must have made."""
 
-    def __init__(self, site: Site, seconds: float, folder: Path) -> None:
+    def __init__(self, site: Site, folder: Path) -> None:
         self._site = site
-        self._seconds = seconds
         self._folder = folder
-        self._scope = site.run_id("bench")
-        self.acquired = 0
+        self.made: dict[str, int] = {}
 
-    def acquire(self, connections: int) -> Round:
-        """POST once/acquire."""
-        place = f'"scopeId":"{self._scope}","key":"%s","holder":"bench","holderSession":"bench"'
-        body = f'{{{place},"leaseSeconds":{LEASE_S}}}'  # compact, as the SDK writes it
-        done = self._http(connections, self._post("/once/acquire", body), '"ACQUIRED"')
-        self.acquired += len(done.took_us)
+    def over_http(self, workload: Workload, connections: int, seconds: int) -> Round:
+        """The workload's requests."""
+        workload.prepare(seconds)
+        done = self._http(workload.requests, connections, seconds)
+        self._count(workload, done)
         return done
 
-    def nothing(self, connections: int) -> Round:
-        """GET /healthz: what a request costs that does nothing."""
-        return self._http(connections, "GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n", '"ok"')
+    def nothing(self, connections: int, seconds: int) -> Round:
+        """What a request costs that does nothing."""
+        return self._http([NOTHING], connections, seconds)
 
-    def pgbench(self, connections: int) -> Round:
-        """The same kernel function by prepared statements from pgbench."""
-        script = self._folder / "acquire.sql"
-        script.write_text(
-            SCRIPT.format(
-                schema=install.schema_name(),
-                space=self._site.space.id,
-                scope=self._scope,
-                lease_s=LEASE_S,
-            )
-        )
+    def by_pgbench(self, workload: Workload, connections: int, seconds: int) -> Round:
+        """The same kernel functions by prepared statements from pgbench."""
+        workload.prepare(seconds)
+        script = self._folder / f"{workload.name}.sql"
+        script.write_text(workload.script)
         url = urlsplit(self._site.postgres.url)
         with tempfile.TemporaryDirectory(dir=self._folder) as logs:
             command = [self._site.postgres.bin_dir / "pgbench", "--no-vacuum", "--protocol=prepared", "--log"]
-            command += [
-                f"--log-prefix={logs}/took",
-                f"--file={script}",
-                f"--time={max(1, round(self._seconds))}",
-            ]
+            command += [f"--log-prefix={logs}/took", f"--file={script}", f"--time={seconds}"]
             command += [f"--client={connections}", f"--jobs={min(connections, CLIENTS_MAX)}", "--define=n=0"]
             command += [f"--define=run={secrets.randbits(40)}", f"--host={parse_qs(url.query)['host'][0]}"]
-            with self._measured() as measure:
-                subprocess.run(
-                    [*command, f"--username={url.username}", url.path[1:]], check=True, capture_output=True
-                )
+            command += [f"--username={url.username}", url.path[1:]]
+            with self._measured(seconds) as measure:
+                ended = subprocess.run(command, check=False, capture_output=True, text=True)
+            if ended.returncode:
+                raise SystemExit(f"pgbench failed:\n{ended.stderr}")
             took = [int(line.split()[2]) for log in Path(logs).iterdir() for line in log.open()]
-        self.acquired += len(took)
-        return measure(took)
+        done = measure(took)
+        self._count(workload, done)
+        return done
 
-    def _post(self, path: str, body: str) -> str:
-        size = len(body) - 2 + _key_chars()
-        space = self._site.space
-        return (
-            f"POST /v1/spaces/{space.id}{path} HTTP/1.1\r\nHost: bench\r\n"
-            f"Authorization: Bearer {space.key}\r\nContent-Type: application/json\r\n"
-            f"Idempotency-Key: %s\r\nContent-Length: {size}\r\n\r\n{body}"
-        )
+    def _count(self, workload: Workload, done: Round) -> None:
+        made = len(done.took_us) * workload.made_by_a_unit
+        self.made[workload.name] = self.made.get(workload.name, 0) + made
 
-    def _http(self, connections: int, request: str, wanted: str) -> Round:
+    def _http(self, requests: list[Request], connections: int, seconds: int) -> Round:
         count = min(connections, CLIENTS_MAX)
+        port = self._site.replicas[0].port
         orders = [
-            Order(
-                self._site.replicas[0].port,
-                connections // count,
-                self._seconds,
-                request,
-                f"h{secrets.token_hex(4)}",
-                wanted,
-            )
+            Order(port, connections // count, seconds, requests, f"h{secrets.token_hex(4)}")
             for _ in range(count)
         ]
-        with self._measured() as measure:
+        with self._measured(seconds) as measure:
             answers = [json.loads(answer) for answer in _answers(orders)]
         for answer in answers:
             if answer["wrong"]:
@@ -138,11 +112,11 @@ class Load:
         return Usage.now(server=self._site.replicas[0].pid, postgres=self._site.postgres.pid)
 
     @contextlib.contextmanager
-    def _measured(self) -> Iterator["_Measure"]:
+    def _measured(self, seconds: int) -> Iterator["_Measure"]:
         """Everything is numbered before and after, so that no round pays for the one before."""
         self._site.until_numbered()
         before, began_at = self._usage(), time.monotonic()
-        measure = _Measure(self._seconds)
+        measure = _Measure(seconds)
         yield measure
         took_s = time.monotonic() - began_at
         time.sleep(SETTLE_S)
@@ -153,16 +127,12 @@ class Load:
 class _Measure:
     """Becomes a Round once its latencies are known."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: int) -> None:
         self._seconds = seconds
         self.cores = Usage(0, 0, 0)
 
     def __call__(self, took_us: list[int]) -> Round:
         return Round(took_us, self._seconds, self.cores)
-
-
-def _key_chars() -> int:
-    return len("h") + 8 + len("-") + KEY_NUMBER_DIGITS
 
 
 def _answers(orders: list[Order]) -> list[str]:
@@ -195,59 +165,79 @@ def _answers(orders: list[Order]) -> list[str]:
 
 def main() -> int:
     options = _parser().parse_args()
+    chosen = [name for name in MAKERS if name in (options.only or MAKERS)]
     leave_on_signals()
     try:
         with Site(servers=1, LOG_LEVEL="info") as site, tempfile.TemporaryDirectory() as folder:
-            load = Load(site, options.seconds, Path(folder))
+            load = Load(site, Path(folder))
+            workloads = [MAKERS[name](site) for name in chosen]
             print(f"{os.cpu_count()} cores, load average {_load_average()} before; ", end="", flush=True)
-            rounds = _rounds(load, options.rounds)
-            print(f"{_load_average()} after. Each of {options.rounds} rounds: {options.seconds:g} s.\n")
-            recorded = sum(event.type == "once.acquired" for event in site.once_events())
+            rounds = _rounds(load, workloads, options.rounds, options.seconds)
+            print(f"{_load_average()} after. Each of {options.rounds} rounds: {options.seconds} s.\n")
+            missing = [line for workload in workloads for line in lost(workload, load.made[workload.name])]
     except KeyboardInterrupt:
         print("\ninterrupted; everything it had started is gone", file=sys.stderr)
         return 130
-    print(_table(rounds))
-    if recorded != load.acquired:
-        print(f"\nWRONG: {load.acquired} keys were acquired, the journal has {recorded}")
-        return 1
-    return 0
+    print("\n".join([*_table(rounds), "", *_ratios(rounds, workloads)]))
+    if missing:
+        print("\n" + "\n".join(missing))
+    return 1 if missing else 0
 
 
-def _rounds(load: Load, count: int) -> dict[tuple[int, str], list[Round]]:
+Rounds = dict[tuple[int, str], list[Round]]
+
+
+def _rounds(load: Load, workloads: list[Workload], count: int, seconds: int) -> Rounds:
     """What is compared stands side by side in time."""
-    measures = {HTTP: load.acquire, PGBENCH: load.pgbench, NOTHING: load.nothing}
-    found: dict[tuple[int, str], list[Round]] = {}
-    load.acquire(CONNECTIONS[-1])  # fills caches and pools; not shown
+    found: Rounds = {}
+    for workload in workloads:
+        load.over_http(workload, CONNECTIONS[-1], WARM_UP_S)  # fills caches and pools; not shown
     for _ in range(count):
         for connections in CONNECTIONS:
-            for name, measure in measures.items():
-                found.setdefault((connections, name), []).append(measure(connections))
+            for each in workloads:
+                one = load.over_http(each, connections, seconds)
+                found.setdefault((connections, each.over_http), []).append(one)
+                one = load.by_pgbench(each, connections, seconds)
+                found.setdefault((connections, each.by_pgbench), []).append(one)
+            found.setdefault((connections, IDLE), []).append(load.nothing(connections, seconds))
     return found
 
 
-def _table(rounds: dict[tuple[int, str], list[Round]]) -> str:
-    names = f"{'':<32}{'requests/s':>10}{'p50 ms':>9}{'p99 ms':>9}"
-    lines = [
-        f"{'':<{len(names)}}   µs of CPU for each request, by   cores of",
-        f"{names}   clients  server  PostgreSQL   clients  rounds, requests/s",
-    ]
-    rate: dict[tuple[int, str], float] = {}
+def lost(workload: Workload, made: int) -> Iterator[str]:
+    for where, recorded in workload.recorded().items():
+        if recorded != made:
+            yield f"WRONG: {workload.name} made {made}, the {where} has {recorded}"
+
+
+def _middle(taken: list[Round]) -> Round:
+    return sorted(taken, key=lambda each: each.rate)[len(taken) // 2]
+
+
+def _table(rounds: Rounds) -> Iterator[str]:
+    names = f"{'':<34}{'each s':>8}{'p50 ms':>9}{'p99 ms':>9}"
+    yield f"{'':<{len(names)}}   µs of CPU for each one, by       cores of"
+    yield f"{names}   clients  server  PostgreSQL   clients  rounds, each s"
     for (connections, name), taken in rounds.items():
-        middle = sorted(taken, key=lambda each: each.rate)[len(taken) // 2]
-        rate[connections, name] = middle.rate
+        middle = _middle(taken)
         times = f"{middle.percentile_ms(50):>9.2f}{middle.percentile_ms(99):>9.2f}"
         each = [used / middle.rate * 1e6 for used in middle.cores]
         used = f"{each[0]:>10.0f}{each[1]:>8.0f}{each[2]:>12.0f}{middle.cores.clients:>10.2f}"
         spread = f"{min(r.rate for r in taken):,.0f} to {max(r.rate for r in taken):,.0f}"
-        lines.append(f"{connections:>2} x {name:<27}{middle.rate:>10,.0f}{times}{used}  {spread}")
-    lines.append("")
+        yield f"{connections:>2} x {name:<29}{middle.rate:>8,.0f}{times}{used}  {spread}"
+
+
+def _ratios(rounds: Rounds, workloads: list[Workload]) -> Iterator[str]:
+    rate = {what: _middle(taken).rate for what, taken in rounds.items()}
     for connections in CONNECTIONS:
-        http = rate[connections, HTTP]
-        lines.append(
-            f"at {connections:>2}: HTTP does {http / rate[connections, PGBENCH]:.2f} of pgbench "
-            f"and {http / rate[connections, NOTHING]:.2f} of a request that does nothing"
-        )
-    return "\n".join(lines)
+        for each in workloads:
+            http = rate[connections, each.over_http]
+            beside = http / rate[connections, each.by_pgbench]
+            idle = http * len(each.requests) / rate[connections, IDLE]
+            many = f"; {http * each.made_by_a_unit:,.0f} tasks/s" if each.made_by_a_unit > 1 else ""
+            yield (
+                f"{each.name:<7}at {connections:>2}: HTTP does {beside:.2f} of pgbench, its requests are "
+                f"{idle:.2f} of those that do nothing{many}"
+            )
 
 
 def _load_average() -> str:
@@ -256,7 +246,8 @@ def _load_average() -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5, help="length of each measurement (default 5)")
+    parser.add_argument("--only", action="append", choices=MAKERS, help="this workload; may be repeated")
+    parser.add_argument("--seconds", type=int, default=5, help="length of each measurement (default 5)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is repeated (default 3)")
     return parser
 
