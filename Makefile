@@ -61,8 +61,8 @@ requirements: $(INSTALLED) ## pin the requirements anew; needs uv on the PATH
 	COMPILE="uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links" \
 	&& $$COMPILE --python-version 3.11 --extra embedded \
 		pyproject.toml sdk/pyproject.toml requirements/dev.in -o requirements/dev.txt \
-	&& $$COMPILE --python-version 3.11 --extra embedded \
-		-c requirements/dev.txt pyproject.toml -o requirements/server.txt \
+	&& $$COMPILE --python-version 3.11 -c requirements/dev.txt pyproject.toml -o requirements/server.txt \
+	&& $$COMPILE --python-version 3.11 -c requirements/dev.txt requirements/build.in -o requirements/build.txt \
 	&& $$COMPILE --python-version 3.10 \
 		sdk/pyproject.toml requirements/sdk-py310.in -o requirements/sdk-py310.txt
 

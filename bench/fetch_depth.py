@@ -114,9 +114,11 @@ async def long_snapshot(q: Queue, report: Report, what: str) -> None:
     async with database.connected(q.url) as other:
         await other.execute("SET idle_in_transaction_session_timeout = 0")
         await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM runstate.epoch")
-        for taken in (1_000, 3_000, 6_000):
-            await q.fetch_ms(taken)
-            report.line(f"{what}, a snapshot open for {taken:,} fetches", await q.fetch_ms())
+        taken = 0
+        for count in (1_000, 3_000, 10_000):
+            await q.fetch_ms(count - taken)
+            report.line(f"{what}, a snapshot open for {count:,} fetches", await q.fetch_ms())
+            taken = count + FETCHES
 
 
 async def finished(template: database.Template, report: Report, million: int) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,10 @@ def environment(**variables: str) -> dict[str, str]:
 class Replica:
     """One `runstate serve` on a port of 127.0.0.1; settings are its variables without RUNSTATE_."""
 
-    def __init__(self, database_url: str, **settings: str) -> None:
+    def __init__(
+        self, database_url: str, *, command: Sequence[str | Path] = (RUNSTATE, "serve"), **settings: str
+    ) -> None:
+        self._command = command
         self.port = machine.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._settings = {
@@ -54,7 +57,7 @@ class Replica:
         """Start the process; returns when /readyz says 200. After stop() or kill(): again, on its port."""
         variables = {f"RUNSTATE_{name}": value for name, value in self._settings.items()}
         self._process = subprocess.Popen(
-            [RUNSTATE, "serve"],
+            self._command,
             env=environment(**variables),
             stdin=subprocess.DEVNULL,
             stdout=self._log,

@@ -76,7 +76,7 @@ def test_the_fetch_script_compares_every_depth_and_obstacle_with_a_short_queue()
     said = run("bench.fetch_depth", "--million", "20000")
     for what in (
         "20,000 waiting, analysed",
-        "20,000 waiting, a snapshot open for 6,000 fetches",
+        "20,000 waiting, a snapshot open for 10,000 fetches",
         "1,000 waiting, 20,000 finished",
         "2,000 delayed of higher priority before 1,000",
         "2,000 of another scope before 1,000",
