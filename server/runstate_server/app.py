@@ -151,9 +151,7 @@ class Service:
                 break
             except Exception as error:
                 if not db.is_lost(error) or asyncio.get_running_loop().time() > deadline:
-                    raise BehindError(
-                        f"the database cannot be reached: {type(error).__name__}: {error}"
-                    ) from error
+                    raise BehindError(db.unreachable(error)) from error
             await asyncio.sleep(0.5)
         if reason is not None:
             raise BehindError(reason)

@@ -1,5 +1,5 @@
-"""`runstate dev | serve | migrate | settings | space | key`: arguments, signals and one clear line for what a
-person can mend."""
+"""`runstate dev | serve | migrate | bump-epoch | settings | space | key`: arguments, signals and one clear
+line for what a person can mend."""
 
 import argparse
 import asyncio
@@ -213,8 +213,6 @@ def _migrate(_options: argparse.Namespace) -> int:
         migrator.migrate(settings.database_dsn, test_clock=settings.test_clock)
     except migrator.MigrationError as error:
         _fail(str(error))
-    except OSError as error:
-        _fail(f"the database cannot be reached: {error}")
     print(f"the database is at revision {migrator.head_revision()}")
     return 0
 
@@ -229,7 +227,7 @@ def _settings(_options: argparse.Namespace) -> int:
 
 
 def _operate(options: argparse.Namespace) -> int:
-    """One verb of `space` or `key`, straight on the database of RUNSTATE_DATABASE_URL."""
+    """One verb of `space` or `key`, or `bump-epoch`, straight on the database of RUNSTATE_DATABASE_URL."""
     from runstate_server.foundation import logs
     from runstate_server.foundation.errors import Refusal
     from runstate_server.operate import operate

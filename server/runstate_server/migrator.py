@@ -14,7 +14,6 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from runstate_server.foundation import db
@@ -55,7 +54,10 @@ def head_revision() -> str:
 @contextlib.asynccontextmanager
 async def _alone(dsn: str) -> AsyncIterator[Any]:
     """A connection that holds the migrator's lock, tried for a bounded time."""
-    connection = await db.connect(dsn)
+    try:
+        connection = await db.connect(dsn)
+    except db.CONNECT_ERRORS as error:
+        raise MigrationError(db.unreachable(error)) from error
     try:
         await connection.execute("SET lock_timeout = 0; SET statement_timeout = 0")
         deadline = asyncio.get_running_loop().time() + _LOCK_WAIT_S
@@ -69,7 +71,7 @@ async def _alone(dsn: str) -> AsyncIterator[Any]:
 
 
 async def _revise(dsn: str, target: str) -> None:
-    engine = create_async_engine(db.engine_url(dsn), poolclass=NullPool, hide_parameters=True)
+    engine = db.open_engine(dsn, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             await connection.run_sync(lambda sync: _run(sync, target))

@@ -68,9 +68,13 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Kernel, AsyncEngine
     engine = db.open_engine(settings.database_dsn, named_statements=settings.named_statements)
     schema = install.schema_name(test_clock=settings.test_clock)
     try:
-        async with pool.acquire(timeout=bounds.connect_timeout_s) as connection:
-            if not await install.is_installed(connection, schema):
-                raise Refusal(Code.UNAVAILABLE, "the database lacks this build; run `runstate migrate`")
+        try:
+            async with pool.acquire(timeout=bounds.connect_timeout_s) as connection:
+                installed = await install.is_installed(connection, schema)
+        except db.CONNECT_ERRORS as error:
+            raise Refusal(Code.UNAVAILABLE, db.unreachable(error)) from error
+        if not installed:
+            raise Refusal(Code.UNAVAILABLE, "the database lacks this build; run `runstate migrate`")
         yield Kernel(pool, schema=schema, outage_wait_s=settings.outage_wait_s, committed=_nobody), engine
     finally:
         await engine.dispose()

@@ -53,11 +53,6 @@ _FREE_PLANS = "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v i
 _LOST_STATES = ("08", "57P01", "57P02", "57P03", "25006")
 
 
-def engine_url(dsn: str) -> str:
-    """The same database as SQLAlchemy spells it."""
-    return "postgresql+asyncpg://" + dsn.split("://", 1)[1]
-
-
 def with_database(dsn: str, name: str) -> str:
     """The same server, another database."""
     parts = urlsplit(dsn)
@@ -74,6 +69,22 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, ValueError):
         return False  # asyncpg's DataError, an InterfaceError all the same: an argument of ours does not fit
     return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
+
+
+# What comes of a URL that leads to no database, whoever may be at fault: network, password, name, parameters.
+CONNECT_ERRORS = (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+def unreachable(error: BaseException) -> str:
+    """What to tell a person of one of the CONNECT_ERRORS, in one line that repeats nothing of the URL that
+    may be its password."""
+    if isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError):
+        return (
+            "the database's URL cannot be read; it should be postgresql://user:password@host:port/name, with "
+            "special characters percent-encoded"
+        )
+    lines = str(error).splitlines() or [type(error).__name__]
+    return f"the database cannot be reached: {lines[0]}"
 
 
 def is_rolled_back(error: BaseException) -> bool:
@@ -122,14 +133,15 @@ async def connect(dsn: str, *, named_statements: bool = True) -> Any:
     )
 
 
-def open_engine(dsn: str, *, named_statements: bool) -> AsyncEngine:
-    """SQLAlchemy's engine for listings and reports; parameters never show in its errors."""
-    args: dict[str, Any] = {"timeout": bounds.connect_timeout_s}
+def open_engine(dsn: str, *, named_statements: bool = True, **options: Any) -> AsyncEngine:
+    """SQLAlchemy's engine for listings, reports and revisions; parameters never show in its errors. `options`
+    instead of its pool. The driver reads the URL, as for all other connections: SQLAlchemy does not know
+    sslmode and its like."""
+    args: dict[str, Any] = {"dsn": dsn, "timeout": bounds.connect_timeout_s}
     if not named_statements:
         args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
-    return create_async_engine(
-        engine_url(dsn), pool_size=2, max_overflow=2, pool_timeout=2, hide_parameters=True, connect_args=args
-    )
+    pool = options or {"pool_size": 2, "max_overflow": 2, "pool_timeout": 2}
+    return create_async_engine("postgresql+asyncpg://", hide_parameters=True, connect_args=args, **pool)
 
 
 @contextlib.asynccontextmanager
