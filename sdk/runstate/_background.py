@@ -2,7 +2,11 @@
 
 One process-wide loop, `shared`, carries renewals and the decorators; each blocking client has another one.
 The thread starts at the first use, and again in a child after fork(). It is a daemon, stopped by an exit
-handler that runs once the program's own threads have ended: calls in flight are dropped without a sound."""
+handler that runs once the program's own threads have ended: calls in flight are dropped without a sound.
+
+While another thread forks, it stands still between two callbacks. A lock that it held at that moment would
+stay held in the child for ever, by nobody: that of a module, for one, which Python takes to import it, and
+the HTTP library tries an import at each request."""
 
 import asyncio
 import atexit
@@ -23,13 +27,17 @@ Closer = Callable[[], Coroutine[Any, Any, None]]
 
 _STOP_S_MAX = 5.0
 _CLEANUP_S_MAX = 1.0
+_STILL_S_MAX = 0.5  # how long a fork waits for loops that are busy with something long
+_FORK_S_MAX = 10.0
 
 
 class BackgroundLoop:
-    """Runs coroutines on its own thread for callers on any other. Safe to use from many threads at once."""
+    """Runs coroutines on its own thread for callers on any other. Safe to use from many threads at once.
+    `ours`: only the SDK's own code runs on it, none that may take long."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, ours: bool = True) -> None:
         self._name = name
+        self._ours = ours
         self._closed = False
         self._silent = False
         self._lock = threading.Lock()
@@ -109,6 +117,23 @@ class BackgroundLoop:
                 "a blocking runstate call was made on the client's own event loop, where it would wait for "
                 "itself for ever; use the async objects there, or a plain function"
             )
+
+    def _stand_still(self, until: threading.Event) -> threading.Event | None:
+        """Has the loop's thread wait for `until`. Returns what is set once it does; None when it need not."""
+        loop = self._loop
+        if loop is None or not self._ours or threading.current_thread() is self._thread:
+            return None
+        stands = threading.Event()
+
+        def stand() -> None:
+            stands.set()
+            until.wait(_FORK_S_MAX)
+
+        try:
+            loop.call_soon_threadsafe(stand)
+        except RuntimeError:  # closed between the look and the call
+            return None
+        return stands
 
     def _after_fork(self) -> None:
         # The thread did not come along. What belonged to it is kept, unused, for the life of the child:
@@ -200,6 +225,19 @@ def at_loop_stop(closer: Closer) -> None:
         owner._closers.append(weakref.WeakMethod(closer))  # noqa: SLF001
 
 
+def _before_fork() -> None:
+    over = _here.fork_over = threading.Event()  # of this thread's fork: several may fork at once
+    standing = [each._stand_still(over) for each in list(_every_loop)]  # noqa: SLF001 - this module's own
+    until = time.monotonic() + _STILL_S_MAX
+    for stands in standing:
+        if stands is not None:
+            stands.wait(max(0.0, until - time.monotonic()))
+
+
+def _after_fork_in_parent() -> None:
+    _here.fork_over.set()
+
+
 def _after_fork_in_child() -> None:
     for each in list(_every_loop):
         each._after_fork()  # noqa: SLF001 - this module's own
@@ -217,4 +255,8 @@ shared = BackgroundLoop("runstate")
 # Registered at import, so that handlers the program registers later run earlier and may still call.
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

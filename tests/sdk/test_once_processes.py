@@ -142,6 +142,67 @@ print(codes)
 
 
 @pytest.mark.processes
+def test_a_fork_finds_the_sdk_s_threads_holding_no_lock_that_the_child_needs(here):
+    """The lock of a module that is being imported stays held in a child, and the HTTP library imports."""
+    source = """
+import importlib.machinery, importlib.util
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "slow":
+            return importlib.machinery.ModuleSpec(name, self)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        importing.set()
+        time.sleep(0.2)
+
+async def imported():
+    import slow
+    return slow.__name__
+
+from runstate._background import shared
+importing = threading.Event()
+sys.meta_path.append(Slow())
+under_way = shared.submit(imported())
+importing.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)  # ends it where it would wait for ever
+    import slow
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), under_way.result())
+"""
+    code, lines, errors = program(here, source, "-W", "ignore::DeprecationWarning")
+    assert (code, lines, errors) == (0, ["0 slow"], "")
+
+
+@pytest.mark.processes
+def test_a_fork_does_not_wait_for_a_handler_that_blocks_its_loop(here):
+    source = """
+from runstate._background import BackgroundLoop, shared
+handlers = BackgroundLoop("handlers", ours=False)
+async def block():
+    inside.set()
+    over.wait()
+over = threading.Event()
+blocked = handlers.submit(block())
+inside.wait()
+work("a")  # the SDK's own loop runs
+started = time.monotonic()
+for _ in range(5):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+print(time.monotonic() - started < 2)
+over.set()
+"""
+    code, lines, errors = program(here, source, "-W", "ignore::DeprecationWarning")
+    assert (code, lines, errors) == (0, ["True"], "")
+
+
+@pytest.mark.processes
 def test_a_fork_inside_the_function_does_not_lose_the_parents_lease(here):
     source = """
 import multiprocessing

@@ -60,7 +60,7 @@ class ServeRun(QueueRun):
     def serve(self, concurrency: int | None = None, queues: Queues | None = None, signal: Any = None) -> None:
         """The worker `runstate.serve`, of this run instead of the default one."""
         crew = self._crew(concurrency)
-        handlers = BackgroundLoop("runstate handlers")
+        handlers = BackgroundLoop("runstate handlers", ours=False)
         lines = self._lines(crew, queues, handlers.submit)
         watching = None if signal is None else shared.submit(_stop_when(signal, crew, own_loop=False))
         with _stopped_by_system(crew):
