@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from starlette.types import ASGIApp
 
 from runstate_server import __version__, migrator
 from runstate_server.foundation import bounds, db, logs
+from runstate_server.foundation.db import Trouble
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel import install
 from runstate_server.kernel.call import Kernel
@@ -46,6 +48,8 @@ from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
 
 ROOMS = (scopes, once, claims, mailboxes, messages, tasks, events, admin)
+_READY_S_MAX = 2.0
+_CHECK_S_MAX = 10.0
 log = logging.getLogger("runstate")
 
 
@@ -62,7 +66,7 @@ class Service:
         self.schema = install.schema_name(test_clock=settings.test_clock)
         self.registry = CollectorRegistry()
         self.traffic = front.Traffic(self.registry)
-        self.keys = caller.KeyRing(self._find_key)
+        self.keys = caller.KeyRing(self._find_key, patience_s=settings.outage_wait_s)
         self._replica = uuid.uuid4()
         self.pool: Any = None
         self.kernel: Kernel
@@ -132,13 +136,17 @@ class Service:
         """Why this replica should get no traffic; None when it should."""
         if self.drain.draining:
             return "draining"
+        asked_at = time.monotonic()
         try:
-            async with self.pool.acquire(timeout=2.0) as connection:
-                return await migrator.behind(connection, test_clock=self.settings.test_clock)
+            async with asyncio.timeout(_READY_S_MAX):
+                return await self._behind(_READY_S_MAX)
         except Exception as error:
-            if not db.is_lost(error) and not db.is_rolled_back(error):
+            kind = db.trouble(error)
+            if kind is None:
                 raise
-            return "the database is away"
+            if kind is Trouble.LOST and self.kernel.answered_at > asked_at:
+                return None  # no connection of a busy pool was to be had: the database is not away
+            return f"the database is away ({db.named(error)})"
 
     async def check(self) -> None:
         """Raises BehindError when this build cannot serve from the database, or it stays away for half a
@@ -146,11 +154,12 @@ class Service:
         deadline = asyncio.get_running_loop().time() + 30.0
         while True:
             try:
-                async with self.pool.acquire(timeout=bounds.connect_timeout_s) as connection:
-                    reason = await migrator.behind(connection, test_clock=self.settings.test_clock)
+                async with asyncio.timeout(_CHECK_S_MAX):
+                    reason = await self._behind(bounds.connect_timeout_s)
                 break
             except Exception as error:
-                if not db.is_lost(error) or asyncio.get_running_loop().time() > deadline:
+                passes = db.trouble(error) not in (None, Trouble.UNFIT)
+                if not passes or asyncio.get_running_loop().time() > deadline:
                     raise BehindError(db.unreachable(error)) from error
             await asyncio.sleep(0.5)
         if reason is not None:
@@ -164,6 +173,10 @@ class Service:
                 log.warning(
                     "the database is a restored copy or a promoted standby: its epoch is now %d", raised
                 )
+
+    async def _behind(self, within_s: float) -> str | None:
+        async with db.borrowed(self.pool, within_s=within_s) as connection:
+            return await migrator.behind(connection, test_clock=self.settings.test_clock)
 
     async def _find_key(self, digest: bytes) -> caller.KnownKey:
         reply = await spaces.find_key(self.kernel, digest)
@@ -184,7 +197,7 @@ class Service:
             try:
                 self.bus.replicas = (await self.kernel.step("replica_seen", self._replica, self.schema))[0]
             except Exception as error:
-                if not db.is_lost(error) and not db.is_rolled_back(error):
+                if db.trouble(error) is None:
                     log.exception("the replica row could not be written")
             await asyncio.sleep(5.0)
 

@@ -108,10 +108,12 @@ async def _settings(url: str) -> None:
 
 
 class Cluster:
-    """A cluster in a temporary folder, its template migrated. start() needs the main thread."""
+    """A cluster in a temporary folder, its template migrated. start() needs the main thread. `settings` are
+    PostgreSQL's own."""
 
-    def __init__(self, pg_bin: Path | None = None, *, durable: bool = False) -> None:
+    def __init__(self, pg_bin: Path | None = None, *, durable: bool = False, **settings: str) -> None:
         self._exits = contextlib.ExitStack()
+        self._settings = settings
         named = os.environ.get("RUNSTATE_PG_BIN")  # the whole suite on another PostgreSQL
         self._pg_bin = pg_bin or (Path(named) if named else None)
         self._durable = durable
@@ -120,7 +122,9 @@ class Cluster:
         """Start and migrate; cleans up after itself if that fails."""
         with contextlib.ExitStack() as exits:
             folder = exits.enter_context(machine.reachable_folder())
-            self.postgres = EmbeddedPostgres(folder, pg_bin=self._pg_bin, durable=self._durable)
+            self.postgres = EmbeddedPostgres(
+                folder, pg_bin=self._pg_bin, durable=self._durable, settings=self._settings
+            )
             exits.enter_context(self.postgres)
             admin_url = self.postgres.database_url("postgres")
             execute(admin_url, f'CREATE DATABASE "{TEMPLATE}"')

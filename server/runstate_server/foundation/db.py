@@ -1,11 +1,14 @@
 """The ways to the database: the pool of hot calls, the engine of listings, single connections of the floor.
 
-A lost connection does not arrive as one error class; `is_lost` knows all of them.
+What ails a database does not arrive as one error class; `trouble` knows all of them.
 """
 
+import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -50,7 +53,37 @@ _REPORT_SETTINGS = {
 }
 _FREE_PLANS = "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v in _REPORT_SETTINGS.items())
 
-_LOST_STATES = ("08", "57P01", "57P02", "57P03", "25006")
+
+class Trouble(StrEnum):
+    """What time may clear, by what it means for the statement that met it."""
+
+    LOST = "lost"  # the connection broke or gave no answer: if the statement had been sent, nobody knows
+    UNFIT = "unfit"  # no database to serve from: read only, empty, of other builds, closed to us
+    FULL = "full"  # rolled back: out of connections, disk, memory
+    BUSY = "busy"  # rolled back: a deadlock's victim, a lock or statement that took too long
+
+
+# By the first characters of SQLSTATE, longest first: 57P01 says more than 57.
+_STATES: Final = {
+    "08": Trouble.LOST,
+    "57P01": Trouble.LOST,
+    "57P02": Trouble.LOST,
+    "57P03": Trouble.LOST,
+    "57P05": Trouble.LOST,
+    "25006": Trouble.UNFIT,  # a standby, a demoted primary
+    "28": Trouble.UNFIT,  # the role or its password is refused
+    "3D000": Trouble.UNFIT,  # no such database; 57P04: it has just been dropped
+    "57P04": Trouble.UNFIT,
+    "3F000": Trouble.UNFIT,  # the functions of this build are not there; 42P01, 42703: nor are its tables
+    "42P01": Trouble.UNFIT,
+    "42703": Trouble.UNFIT,
+    "53": Trouble.FULL,
+    "58": Trouble.FULL,  # disk errors
+    "40P01": Trouble.BUSY,
+    "40001": Trouble.BUSY,
+    "55P03": Trouble.BUSY,
+    "57014": Trouble.BUSY,
+}
 
 
 def with_database(dsn: str, name: str) -> str:
@@ -60,15 +93,16 @@ def with_database(dsn: str, name: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, "/" + name, query, parts.fragment))
 
 
-def is_lost(error: BaseException) -> bool:
-    """Whether this error means that the connection went away, or could not be had: the outcome may be
-    unknown."""
+def trouble(error: BaseException) -> Trouble | None:
+    """What this error means; None for a defect, which no other try will clear."""
     error = _driver_error(error)
     if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_LOST_STATES)
+        state = error.sqlstate or ""
+        return _STATES.get(state) or _STATES.get(state[:2])
     if isinstance(error, ValueError):
-        return False  # asyncpg's DataError, an InterfaceError all the same: an argument of ours does not fit
-    return isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
+        return None  # asyncpg's DataError, an InterfaceError all the same: an argument of ours does not fit
+    known = isinstance(error, asyncpg.InterfaceError | asyncpg.InternalClientError | OSError | TimeoutError)
+    return Trouble.LOST if known else None
 
 
 # What comes of a URL that leads to no database, whoever may be at fault: network, password, name, parameters.
@@ -87,11 +121,11 @@ def unreachable(error: BaseException) -> str:
     return f"the database cannot be reached: {lines[0]}"
 
 
-def is_rolled_back(error: BaseException) -> bool:
-    """Whether this error is a certain rollback that another try may clear: a deadlock's victim (40P01), a
-    serialisation failure (40001), a lock (55P03) or statement (57014) that took too long."""
+def named(error: BaseException) -> str:
+    """The error in a word for the log. Its text may hold what a user sent, so that is left out."""
     error = _driver_error(error)
-    return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40P01", "40001", "55P03", "57014")
+    state = getattr(error, "sqlstate", None)
+    return f"{type(error).__name__} {state}" if state else type(error).__name__
 
 
 def _driver_error(error: BaseException) -> BaseException:
@@ -99,6 +133,22 @@ def _driver_error(error: BaseException) -> BaseException:
     if isinstance(error, DBAPIError) and error.orig is not None:
         return error.orig.__cause__ or error.orig
     return TimeoutError() if isinstance(error, PoolTimeoutError) else error
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """A connection that notices when the other side no longer acknowledges what is sent to it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        wire = self._transport.get_extra_info("socket")
+        if wire is not None and wire.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, bounds.unacknowledged_ms_max)
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncpg's own signature
+        """Close, at once where a goodbye is not heard; the pool does so in tasks that nobody looks after."""
+        with contextlib.suppress(Exception):  # it has been cut then
+            await super().close(timeout=min(timeout or bounds.close_s_max, bounds.close_s_max))
 
 
 async def _no_reset(_: Any) -> None:
@@ -117,16 +167,47 @@ async def open_pool(
         max_size=size,
         init=greet,
         reset=_no_reset,
+        connection_class=_Connection,
         timeout=bounds.connect_timeout_s,
         statement_cache_size=200 if named_statements else 0,
         server_settings={"application_name": "runstate"},
     )
 
 
+@contextlib.asynccontextmanager
+async def borrowed(pool: Any, *, within_s: float) -> AsyncIterator[Any]:
+    """A connection of the pool, had within so many seconds. One that gave no answer in time, or whose
+    database turned out unfit, is cut, and so are all that the pool still has: they lead to the same place,
+    while new ones may lead to another. A cancelled statement costs its connection too: to wait until a
+    database that hangs has heard of it would be to hang as well."""
+    try:
+        connection = await pool.acquire(timeout=within_s)
+    except asyncpg.PostgresError as error:
+        if trouble(error) is not None:
+            raise
+        raise ConnectionRefusedError(named(error)) from error  # it lets nobody in, for a reason of its own
+    try:
+        yield connection
+    except BaseException as error:
+        if _is_dead_end(error):
+            connection.terminate()
+            await pool.expire_connections()
+        elif not isinstance(error, Exception):
+            connection.terminate()
+        raise
+    finally:
+        await pool.release(connection)
+
+
+def _is_dead_end(error: BaseException) -> bool:
+    return isinstance(_driver_error(error), TimeoutError) or trouble(error) is Trouble.UNFIT
+
+
 async def connect(dsn: str, *, named_statements: bool = True) -> Any:
     """One connection of its own (listener, notifier, migrator)."""
     return await asyncpg.connect(
         dsn,
+        connection_class=_Connection,
         timeout=bounds.connect_timeout_s,
         statement_cache_size=100 if named_statements else 0,
         server_settings={"application_name": "runstate"},
@@ -137,7 +218,11 @@ def open_engine(dsn: str, *, named_statements: bool = True, **options: Any) -> A
     """SQLAlchemy's engine for listings, reports and revisions; parameters never show in its errors. `options`
     instead of its pool. The driver reads the URL, as for all other connections: SQLAlchemy does not know
     sslmode and its like."""
-    args: dict[str, Any] = {"dsn": dsn, "timeout": bounds.connect_timeout_s}
+    args: dict[str, Any] = {
+        "dsn": dsn,
+        "timeout": bounds.connect_timeout_s,
+        "connection_class": _Connection,
+    }
     if not named_statements:
         args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
     pool = options or {"pool_size": 2, "max_overflow": 2, "pool_timeout": 2}
@@ -148,7 +233,19 @@ def open_engine(dsn: str, *, named_statements: bool = True, **options: Any) -> A
 async def report(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     """A read-only transaction on one snapshot, with the planner free to choose; for listings, which no lease
     depends on. Functions that a row calls would otherwise see a later moment than the row."""
-    async with engine.connect() as connection:
+    try:
+        connection = await engine.connect()
+    except DBAPIError as error:
+        if trouble(error) is not None:
+            raise
+        raise ConnectionRefusedError(named(error)) from error
+    try:
         await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
         await connection.execute(text(_FREE_PLANS))
         yield connection
+    except Exception as error:
+        if _is_dead_end(error):
+            await connection.invalidate()
+        raise
+    finally:
+        await asyncio.shield(connection.close())

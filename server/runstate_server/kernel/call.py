@@ -6,6 +6,7 @@ bounded time; then answers UNAVAILABLE. Hands wake-up topics on once the call ha
 
 import asyncio
 import json
+import logging
 import random
 import time
 import uuid
@@ -13,11 +14,32 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from runstate_server.foundation import db
+from runstate_server.foundation import bounds, db
+from runstate_server.foundation.db import Trouble
 from runstate_server.foundation.errors import Code, Refusal
 
 AGAIN: Final = "AGAIN"  # a kernel's instruction: make the expiring call if it names one, then repeat
 _PAUSE_S: Final = (0.01, 0.4)
+_LOG_EVERY_S: Final = 5.0
+_WHY: Final = {
+    Trouble.LOST: "the database is away; nothing was changed, try again",
+    Trouble.UNFIT: "the database is away: what answers in its place cannot be used; nothing was changed, "
+    "try again",
+    Trouble.FULL: "the database has run out of connections, disk or memory; nothing was changed, try again",
+    Trouble.BUSY: "the database is busy: a lock was not had in time; nothing was changed, try again",
+}
+_NO_CONNECTION: Final = (
+    "the server is busy: no connection to the database came free in time; nothing was changed, try again"
+)
+_UNKNOWN: Final = (
+    "the connection to the database was lost: the outcome of this call is unknown; "
+    "send an Idempotency-Key to be able to repeat it"
+)
+_OPEN: Final = (
+    "the connection to the database was lost during this call: repeat it under its Idempotency-Key "
+    "to learn the outcome"
+)
+log = logging.getLogger("runstate.kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,8 @@ class Kernel:
         self._outage_wait_s = outage_wait_s
         self._committed = committed
         self._statements: dict[tuple[str, int], str] = {}
+        self._logged_at = float("-inf")
+        self.answered_at = float("-inf")  # when the database last answered, on the monotonic clock
 
     async def call(
         self, function: str, *args: Any, idempotency: Idempotency | None = None, repeatable: bool = False
@@ -86,17 +110,16 @@ class Kernel:
         unknown."""
         deadline = time.monotonic() + self._outage_wait_s
         while True:
-            reply, repaired = await self._attempts(function, args, idempotency, repeatable=repeatable)
+            attempt = self._attempts(function, args, idempotency, repeatable=repeatable, deadline=deadline)
+            reply, repaired = await attempt
             if reply.changed or reply.wake:
                 self._committed(reply.wake)
             if reply.expire is not None:
-                await self._expire(args[0], reply.expire)
+                await self._expire(args[0], reply.expire, deadline)
             if reply.code != AGAIN:
                 break
             if time.monotonic() > deadline:
-                raise Refusal(
-                    Code.UNAVAILABLE, f"not done in time: {reply.facts['message']}", retry_after_s=1
-                )
+                raise _unavailable(f"not done in time: {reply.facts['message']}")
         if repaired and reply.replayed:
             # The key repaired this server's own repetition: to the client it is the first answer.
             self._committed(())
@@ -110,29 +133,31 @@ class Kernel:
         pause = _PAUSE_S[0]
         while True:
             try:
-                return await read()
+                async with asyncio.timeout(_answer_s(deadline)):
+                    return await read()
             except Exception as error:
-                lost = db.is_lost(error)
-                if not lost and not db.is_rolled_back(error):
-                    raise
+                kind = self._troubled(error)
                 if time.monotonic() + pause > deadline:
-                    raise Refusal(Code.UNAVAILABLE, _away(lost=lost), retry_after_s=1) from error
+                    raise _unavailable(_WHY[kind]) from error
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  jitter, not secrecy
             pause = min(pause * 2, _PAUSE_S[1])
 
     async def step(self, function: str, *args: Any) -> Any:
         """One row of a step (sequencer, sweep, tick): no repetition, the next round is the repetition."""
-        async with self.pool.acquire(timeout=self._outage_wait_s) as connection:
-            return await connection.fetchrow(self._statement(function, len(args)), *args)
+        statement = self._statement(function, len(args))
+        async with db.borrowed(self.pool, within_s=self._outage_wait_s) as connection:
+            return await connection.fetchrow(statement, *args, timeout=bounds.step_s_max)
 
     async def rows(self, function: str, *args: Any) -> list[Any]:
         """All rows of a step that returns several."""
-        async with self.pool.acquire(timeout=self._outage_wait_s) as connection:
-            return list(await connection.fetch(self._statement(function, len(args)), *args))
+        statement = self._statement(function, len(args))
+        async with db.borrowed(self.pool, within_s=self._outage_wait_s) as connection:
+            return list(await connection.fetch(statement, *args, timeout=bounds.step_s_max))
 
-    async def _expire(self, space_id: str, scope_id: uuid.UUID) -> None:
+    async def _expire(self, space_id: str, scope_id: uuid.UUID, deadline: float) -> None:
         """Write a deadline that a call found passed; the call held the gate shared and could not."""
-        reply, _ = await self._attempts("scope_expire", (space_id, scope_id), None, repeatable=True)
+        args = (space_id, scope_id)
+        reply, _ = await self._attempts("scope_expire", args, None, repeatable=True, deadline=deadline)
         if reply.changed:
             self._committed(reply.wake)
 
@@ -143,35 +168,49 @@ class Kernel:
         idempotency: Idempotency | None,
         *,
         repeatable: bool,
+        deadline: float,
     ) -> tuple[Reply, bool]:
         if not repeatable:
             args = (*args, *((idempotency.key, idempotency.fingerprint) if idempotency else (None, None)))
         statement = self._statement(function, len(args))
         safe = repeatable or idempotency is not None
-        deadline = time.monotonic() + self._outage_wait_s
         repaired = False
         pause = _PAUSE_S[0]
         while True:
             sent = False
+            within_s = max(0.1, deadline - time.monotonic())
             try:
-                async with self.pool.acquire(timeout=max(0.1, deadline - time.monotonic())) as connection:
+                async with db.borrowed(self.pool, within_s=within_s) as connection:
                     sent = True
-                    return Reply.of(await connection.fetchrow(statement, *args)), repaired
+                    row = await connection.fetchrow(statement, *args, timeout=_answer_s(deadline))
+                    self.answered_at = time.monotonic()
+                    return Reply.of(row), repaired
             except Exception as error:
-                lost = db.is_lost(error)
-                if not lost and not db.is_rolled_back(error):
-                    raise
-                if lost and sent and not safe:
-                    raise Refusal(
-                        Code.UNAVAILABLE,
-                        "the connection to the database was lost: the outcome of this call is unknown; "
-                        "send an Idempotency-Key to be able to repeat it",
-                    ) from error
-                repaired = repaired or (lost and sent)
+                kind = self._troubled(error)
+                unknown = sent and kind is Trouble.LOST
+                if unknown and not safe:
+                    raise _unavailable(_UNKNOWN) from error
+                repaired = repaired or unknown
                 if time.monotonic() + pause > deadline:
-                    raise Refusal(Code.UNAVAILABLE, _away(lost=lost), retry_after_s=1) from error
+                    open_ended = repaired and not repeatable
+                    raise _unavailable(_OPEN if open_ended else self._why(kind, sent=sent)) from error
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  jitter, not secrecy
             pause = min(pause * 2, _PAUSE_S[1])
+
+    def _troubled(self, error: Exception) -> Trouble:
+        """What ails the database, said to the log now and then. Raises the error when nothing does."""
+        kind = db.trouble(error)
+        if kind is None:
+            raise error
+        if kind is not Trouble.BUSY and time.monotonic() - self._logged_at > _LOG_EVERY_S:
+            self._logged_at = time.monotonic()
+            log.warning("calls wait for the database (%s: %s)", kind.value, db.named(error))
+        return kind
+
+    def _why(self, kind: Trouble, *, sent: bool) -> str:
+        """The message of a refusal. A database that has just answered others is not away."""
+        answers = time.monotonic() - self.answered_at < self._outage_wait_s
+        return _NO_CONNECTION if kind is Trouble.LOST and answers and not sent else _WHY[kind]
 
     def _statement(self, function: str, arity: int) -> str:
         """SELECT * FROM f(…): the spelling that runs a composite-returning function once."""
@@ -183,7 +222,10 @@ class Kernel:
         return known
 
 
-def _away(*, lost: bool) -> str:
-    if lost:
-        return "the database is away; nothing was changed that was not answered, try again"
-    return "the database is busy: a lock was not had in time, try again"
+def _answer_s(deadline: float) -> float:
+    """How long an answer is waited for: a database that hangs must not hang its callers."""
+    return max(bounds.answer_s_min, deadline - time.monotonic())
+
+
+def _unavailable(why: str) -> Refusal:
+    return Refusal(Code.UNAVAILABLE, why, retry_after_s=1)

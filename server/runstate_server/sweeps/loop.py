@@ -24,11 +24,6 @@ class Steps(Protocol):
         """One row of one function."""
 
 
-def _passing(error: Exception) -> bool:
-    """Whether the next round may simply try again."""
-    return db.is_lost(error) or db.is_rolled_back(error)
-
-
 class Sweeper:
     """Runs every sweep at its cadence until stopped; `lag_s` says how late each one started last."""
 
@@ -80,7 +75,7 @@ class Sweeper:
         try:
             names: Sequence[str] = (await self._kernel.step("sweeps_due"))[0]
         except Exception as error:
-            if not _passing(error):
+            if db.trouble(error) is None:
                 log.exception("what is due could not be read")
             return ()
         return names
@@ -92,7 +87,7 @@ class Sweeper:
             try:
                 row = await self._kernel.step(sweep.function, sweep.batch, *sweep.args)
             except Exception as error:
-                if not _passing(error):
+                if db.trouble(error) is None:
                     log.exception("sweep %s failed", sweep.function)
                 return
             count = row[0]
@@ -150,7 +145,7 @@ class Sequencer:
                 if moved < 0:
                     self._dirty.set()  # the other replica's step may have looked before our commit
             except Exception as error:
-                if not _passing(error):
+                if db.trouble(error) is None:
                     log.exception("the sequencer failed")
                 await asyncio.sleep(0.2)
                 self._dirty.set()

@@ -8,14 +8,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from runstate_server.foundation import bounds, db
+from runstate_server.foundation.db import Trouble
 from runstate_server.kernel.call import Kernel
 
 log = logging.getLogger("runstate.partitions")
 _ROUND_S: Final = 600.0
 _SETTINGS: Final = "SET lock_timeout = '5s'; SET statement_timeout = '60s'"
+_ANSWER_S_MAX: Final = 75.0  # longer than any statement may take
 _LOCK: Final = 5_480_128_231_917_264_853  # any constant serves: one replica drops at a time
 
 
@@ -44,7 +47,7 @@ class Partitions:
             try:
                 await self.round()
             except Exception as error:
-                if not db.is_lost(error) and not db.is_rolled_back(error):
+                if db.trouble(error) is None:
                     log.exception("the journal's partitions could not be kept")
             await asyncio.sleep(_ROUND_S)
 
@@ -61,16 +64,15 @@ class Partitions:
 
     async def _drop(self, connection: Any, name: str, state: str) -> None:
         table = f"runstate.{name}"
+        run = partial(connection.execute, timeout=_ANSWER_S_MAX)
         try:
             if state == "attached":
-                await connection.execute(
-                    f"ALTER TABLE runstate.journal DETACH PARTITION {table} CONCURRENTLY"
-                )
+                await run(f"ALTER TABLE runstate.journal DETACH PARTITION {table} CONCURRENTLY")
             elif state == "pending":
-                await connection.execute(f"ALTER TABLE runstate.journal DETACH PARTITION {table} FINALIZE")
-            await connection.execute(f"DROP TABLE {table}")
+                await run(f"ALTER TABLE runstate.journal DETACH PARTITION {table} FINALIZE")
+            await run(f"DROP TABLE {table}")
         except Exception as error:
-            if not db.is_rolled_back(error):
+            if db.trouble(error) is not Trouble.BUSY:
                 raise
             log.info("%s is still being read and is dropped in a later round", name)
         else:
@@ -83,8 +85,9 @@ async def _alone(dsn: str) -> Any:
     """A connection that alone drops partitions; None when another replica is at it."""
     connection = await db.connect(dsn)
     try:
-        await connection.execute(_SETTINGS)
+        await connection.execute(_SETTINGS, timeout=_ANSWER_S_MAX)
         held: Callable[..., Any] = connection.fetchval
-        yield connection if await held("SELECT pg_try_advisory_lock($1)", _LOCK) else None
+        lock = "SELECT pg_try_advisory_lock($1)"
+        yield connection if await held(lock, _LOCK, timeout=_ANSWER_S_MAX) else None
     finally:
         await connection.close(timeout=bounds.listener_timeout_s)

@@ -186,11 +186,12 @@ class Bus:
                         await connection.execute(
                             "SELECT pg_notify($1, $2)", CHANNEL, payload, timeout=bounds.listener_timeout_s
                         )
-                except Exception as error:
-                    if not db.is_lost(error) and not db.is_rolled_back(error):
-                        raise
+                except Exception as error:  # whatever it is: without this loop no other replica wakes
                     log.warning(
-                        "notify lost %d topics (%s); the tick repairs it", len(topics), type(error).__name__
+                        "notify lost %d topics (%s); the tick repairs it",
+                        len(topics),
+                        db.named(error),
+                        exc_info=db.trouble(error) is None,
                     )
                     await _close(connection)
                     connection = None
@@ -216,10 +217,11 @@ class Bus:
                 await _close(connection)
                 raise
             except Exception as error:
-                if not db.is_lost(error) and not db.is_rolled_back(error):
-                    log.exception("the listener failed")
-                else:
-                    log.warning("the listener lost its connection (%s)", type(error).__name__)
+                log.warning(
+                    "the listener lost its connection (%s)",
+                    db.named(error),
+                    exc_info=db.trouble(error) is None,
+                )
             self.listening = False
             await _close(connection)
             connection = None
@@ -245,7 +247,7 @@ class Bus:
                     spaces, [self._seen.get(s, -1) for s in spaces], bounds.tick_events_max
                 )
             except Exception as error:
-                if not db.is_lost(error) and not db.is_rolled_back(error):
+                if db.trouble(error) is None:
                     log.exception("the tick failed")
                 continue
             self._ticked(rows)

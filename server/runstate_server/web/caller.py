@@ -59,11 +59,13 @@ class KeyRing:
     """Finds callers. What was read of a key is trusted for `key_trust_s`, so a revocation is effective within
     5 s.
 
-    Only keys that exist are remembered: unknown ones cannot fill the memory.
+    Only keys that exist are remembered: unknown ones cannot fill the memory. While the database is away a
+    request waits `patience_s` for its key, also one that joins a look which is about to give up.
     """
 
-    def __init__(self, find: FindKey) -> None:
+    def __init__(self, find: FindKey, *, patience_s: float) -> None:
         self._find = find
+        self._patience_s = patience_s
         self._known: dict[bytes, tuple[float, KnownKey]] = {}
         self._finding: dict[bytes, asyncio.Task[KnownKey]] = {}
 
@@ -90,12 +92,26 @@ class KeyRing:
         found = self._known.get(digest)
         if found is not None and found[0] > time.monotonic():
             return found[1]
-        task = self._finding.get(digest)
-        if task is None:
-            task = asyncio.create_task(self._look(digest))
-            self._finding[digest] = task
-            task.add_done_callback(lambda _: self._finding.pop(digest, None))
-        return await asyncio.shield(task)
+        until = time.monotonic() + self._patience_s
+        refused: Refusal | None = None
+        while True:
+            task = self._finding.get(digest)
+            ours = task is None
+            if task is None:
+                task = asyncio.create_task(self._look(digest))
+                self._finding[digest] = task
+                task.add_done_callback(lambda _: self._finding.pop(digest, None))
+            try:
+                async with asyncio.timeout(None if refused is None else until - time.monotonic()):
+                    return await asyncio.shield(task)
+            except TimeoutError:
+                assert refused is not None  # noqa: S101  the first wait has no bound but the look's own
+                raise refused from None
+            except Refusal as refusal:
+                # The look of another request began before this one came, and so gave up before it has to.
+                if ours or refusal.code is not Code.UNAVAILABLE or time.monotonic() > until:
+                    raise
+                refused = refusal
 
     async def _look(self, digest: bytes) -> KnownKey:
         asked_at = time.monotonic()
