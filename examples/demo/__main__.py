@@ -10,8 +10,9 @@ from types import FrameType
 from typing import NoReturn
 
 from examples.demo import jobs, scenes
-from examples.demo.account import Teller
+from examples.demo.account import Claim, Teller
 from examples.demo.stage import GaveUp, Stage
+from examples.demo.tail import Tail
 from runstate_server.embedded import EmbeddedError
 from tests.support.site import leave_on_signals
 
@@ -45,9 +46,13 @@ def _play(teller: Teller) -> None:
     with Stage(CALLERS) as stage:
         ready_s = time.time() - teller.began_at
         teller.say(f"Ready after {ready_s:.1f} s. Times below are seconds since the start.")
+        teller.say("Lines with | are the journal's, told live by one more client, which watches.")
         try:
-            for scene in (*scenes.ALL, jobs.shared_pages):
-                scene(stage, teller)
+            with Tail(stage.site, teller.began_at) as tail:
+                for scene in (*scenes.ALL, jobs.shared_pages):
+                    scene(stage, teller)
+                told = tail.all_told()
+            teller.claims([Claim(f"the tail told each of the space's {told} events once", told > 0)])
         finally:
             signal.alarm(0)
 

@@ -52,6 +52,9 @@ events_scan_max: Final = 5_000  # rows a look reads at most; behind a filter the
 watch_s_default: Final = 5.0
 watch_s_max: Final = 8.0  # clients in the field stop reading after 10
 stream_comment_s: Final = 15.0
+tail_events_max: Final = 500  # of a space that is watched, kept in memory
+tail_unused_s: Final = 60.0
+tails_max: Final = 500
 types_chars_max: Final = 4_000
 journal_days_ahead: Final = 3
 

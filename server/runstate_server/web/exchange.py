@@ -8,7 +8,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -33,11 +33,13 @@ _BAD_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What the rooms stand on; app.py builds it once per process."""
+    """What the rooms stand on; app.py builds it once per process. `kept`: what a room keeps in memory, under
+    its name."""
 
     kernel: Kernel
     long_polls: LongPolls
     engine: AsyncEngine
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,3 +99,48 @@ async def test_an_event_before_during_or_after_the_start_of_a_watch_is_seen_exac
             cursor = told["nextCursor"]
     with group.space.client(group.deaf.url) as client:
         assert [e["aggregate"]["id"] for e in read(client, **query)] == [str(n) for n in range(ROUNDS)]
+
+
+async def test_many_who_watch_the_same_space_with_filters_of_their_own_see_each_what_is_theirs(group):
+    picked = random.Random(3)
+    async with (
+        group.space.async_client(group.here.url) as here,
+        group.space.async_client(group.there.url) as there,
+    ):
+        chain = [(await here.post("/scopes", json={})).json()["id"]]
+        for _ in range(4):
+            chain.append((await here.post("/scopes", json={"parentId": chain[-1]})).json()["id"])
+        start = (await here.get(page(types="none.such").path)).json()["nextCursor"]
+        queries = [{"scopeId": scope_id} for scope_id in chain]
+        queries += [{"types": "claim.released"}, {"aggregate": "claim:3"}, {"limit": 1}, {}]
+        queries += [{"scopeId": chain[1], "types": "claim.acquired", "aggregate": "claim:2", "limit": 2}]
+        stop = asyncio.Event()
+
+        async def watched(client, query):
+            seen, cursor = [], start
+            while True:
+                last = stop.is_set()
+                told = (
+                    await client.get(watch(cursor=cursor, waitSeconds=0 if last else 2, **query).path)
+                ).json()
+                seen += told["events"]
+                if last and not told["events"]:
+                    return seen
+                cursor = told["nextCursor"]
+
+        watching = [asyncio.create_task(watched(c, q)) for q in queries for c in (here, here, there)]
+        for n in range(60):
+            claim = Claim(picked.choice(chain), str(n % 5))
+            call = claim.acquire()
+            took = await picked.choice([here, there]).request(call.method, call.path, json=call.body)
+            if took.status_code == 201:
+                call = claim.release(took.json()["token"])
+                await here.request(call.method, call.path, json=call.body)
+        stop.set()
+        journals = await asyncio.gather(*watching)
+    with group.space.client(group.deaf.url) as client:
+        for n, query in enumerate(queries):
+            wanted = read(client, cursor=start, **query)
+            assert wanted, query
+            for seen in journals[3 * n : 3 * n + 3]:
+                assert seen == wanted, query

@@ -4,8 +4,9 @@
 -- The facts of one event. Its id holds its instant too: a number may be given again after an older copy of
 -- the database has taken this one's place.
 CREATE FUNCTION kernel.event_facts(p_num bigint, p_day date, p_type text, p_at timestamptz, p_scope uuid,
-  p_kind text, p_id text, p_payload text) RETURNS json LANGUAGE sql STABLE AS $$
-  SELECT pg_catalog.json_build_object('num', p_num, 'day', p_day, 'eventId', p_num::text || '-'
+  p_path uuid[], p_kind text, p_id text, p_payload text) RETURNS json LANGUAGE sql STABLE AS $$
+  SELECT pg_catalog.json_build_object('num', p_num, 'day', p_day, 'path', p_path,
+    'eventId', p_num::text || '-'
       || pg_catalog.to_hex((EXTRACT(epoch FROM p_at) * 1000000)::bigint), 'type', p_type, 'createdAt',
     kernel.wire_time(p_at), 'scopeId', p_scope, 'aggregate', pg_catalog.json_build_object('type', p_kind,
       'id', p_id), 'payload', p_payload::json)
@@ -49,6 +50,7 @@ DECLARE
   v_type text;
   v_at timestamptz;
   v_in uuid;
+  v_root uuid;
   v_d1 uuid;
   v_d2 uuid;
   v_kind text;
@@ -58,9 +60,9 @@ BEGIN
   events := '{}'::json[];
   num := p_num;
   day := p_day;
-  FOR num, day, v_type, v_at, v_in, v_d1, v_d2, v_kind, v_id, v_payload IN
-    SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.depth1_id, j.depth2_id, j.aggregate_type,
-           j.aggregate_id, j.payload
+  FOR num, day, v_type, v_at, v_in, v_root, v_d1, v_d2, v_kind, v_id, v_payload IN
+    SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.root_id, j.depth1_id, j.depth2_id,
+           j.aggregate_type, j.aggregate_id, j.payload
       FROM kernel.events_rows(p_space, p_num, p_day, p_kind, p_id, p_path[1], p_scan, p_head) j
   LOOP
     v_rows := v_rows + 1;
@@ -68,7 +70,8 @@ BEGIN
       OR (v_depth = 2 AND v_d1 IS DISTINCT FROM v_scope) OR (v_depth = 3 AND v_d2 IS DISTINCT FROM v_scope);
     CONTINUE WHEN v_depth > 3 AND NOT EXISTS (SELECT 1 FROM runstate.scopes s
       WHERE s.space_id = p_space AND s.id = v_in AND s.path[v_depth] = v_scope);
-    events := events || kernel.event_facts(num, day, v_type, v_at, v_in, v_kind, v_id, v_payload);
+    events := events || kernel.event_facts(num, day, v_type, v_at, v_in, ARRAY[v_root, v_d1, v_d2], v_kind,
+      v_id, v_payload);
     v_found := v_found + 1;
     EXIT WHEN v_found >= p_limit;
   END LOOP;
@@ -78,24 +81,24 @@ END $$;
 -- The rows of a scan, by the index that serves it: of one aggregate, of one run, or all.
 CREATE FUNCTION kernel.events_rows(p_space text, p_num bigint, p_day date, p_kind text, p_id text,
   p_root uuid, p_scan int, p_head bigint)
-RETURNS TABLE (num bigint, day date, type text, created_at timestamptz, scope_id uuid, depth1_id uuid,
-  depth2_id uuid, aggregate_type text, aggregate_id text, payload text)
+RETURNS TABLE (num bigint, day date, type text, created_at timestamptz, scope_id uuid, root_id uuid,
+  depth1_id uuid, depth2_id uuid, aggregate_type text, aggregate_id text, payload text)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   IF p_kind IS NOT NULL THEN
-    RETURN QUERY SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.depth1_id, j.depth2_id,
+    RETURN QUERY SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.root_id, j.depth1_id, j.depth2_id,
         j.aggregate_type, j.aggregate_id, j.payload FROM runstate.journal j
      WHERE j.aggregate_id = p_id AND j.aggregate_type = p_kind AND j.space_id = p_space AND j.num > p_num
        AND j.num <= p_head AND j.day >= p_day AND (p_root IS NULL OR j.root_id = p_root)
      ORDER BY j.num LIMIT p_scan;
   ELSIF p_root IS NOT NULL THEN
-    RETURN QUERY SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.depth1_id, j.depth2_id,
+    RETURN QUERY SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.root_id, j.depth1_id, j.depth2_id,
         j.aggregate_type, j.aggregate_id, j.payload FROM runstate.journal j
      WHERE j.root_id = p_root AND j.num > p_num AND j.num <= p_head AND j.day >= p_day
        AND j.space_id = p_space
      ORDER BY j.num LIMIT p_scan;
   ELSE
-    RETURN QUERY SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.depth1_id, j.depth2_id,
+    RETURN QUERY SELECT j.num, j.day, j.type, j.created_at, j.scope_id, j.root_id, j.depth1_id, j.depth2_id,
         j.aggregate_type, j.aggregate_id, j.payload FROM runstate.journal j
      WHERE j.space_id = p_space AND j.num > p_num AND j.num <= p_head AND j.day >= p_day
      ORDER BY j.num LIMIT p_scan;
@@ -139,7 +142,8 @@ BEGIN
   v_reply := kernel.seen(pg_catalog.json_build_object('events', pg_catalog.array_to_json(v_events),
     'epoch', (SELECT e.epoch FROM runstate.epoch e WHERE e.id = 1),
     'num', CASE WHEN v_done THEN v_head ELSE v_num END,
-    'day', CASE WHEN v_done THEN v_head_day ELSE v_day END, 'done', v_done), NULL, NULL);
+    'day', CASE WHEN v_done THEN v_head_day ELSE v_day END, 'done', v_done,
+    'depth', COALESCE(pg_catalog.cardinality(v_path), 1) - 1), NULL, NULL);
   v_reply.sleep := ARRAY[kernel.journal_topic(p_space)];
   RETURN v_reply;
 END $$;

@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 from runstate_server.foundation import bounds
 from runstate_server.foundation.errors import Code
 from runstate_server.primitives.events import schemas
-from runstate_server.primitives.events.kernel import Filter, Reader, decided, parse_cursor
+from runstate_server.primitives.events.kernel import Filter, Reader, Tails, decided, parse_cursor
 from runstate_server.web import exchange, replies, stream
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
@@ -39,7 +39,8 @@ async def _reader(
     if str(x.request.scope["path"]).endswith("/stream"):
         cursor = x.request.headers.get("last-event-id", cursor)
     after = parse_cursor(cursor) if cursor is not None else None
-    return Reader(x.kernel, x.caller.space_id, chosen, after=after, limit=limit)
+    tails: Tails = x.floor.kept.setdefault("events", Tails(x.kernel))
+    return Reader(tails, x.kernel, x.caller.space_id, chosen, after=after, limit=limit)
 
 
 Asked = Depends(_reader)
