@@ -6,6 +6,7 @@ memory stay flat, how long does an event take to a watcher, does everybody see e
 
 import argparse
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -94,25 +95,35 @@ class Soak:
             name = f"{run}:{n}"
             self.written[name] = time.monotonic()
             body = {"scopeId": run, "key": name, "holder": "writer", "holderSession": "s"}
-            (await client.post("/claims", json=body)).raise_for_status()
+            await self._asked(client.post, "/claims", json=body, headers={"Idempotency-Key": name})
             if n % (5 * EVENTS_PER_S) == 0:
                 self.memory.append([_resident_kb(replica.pid) for replica in self.site.replicas])
 
 
 async def soak(site: Site, seconds: float) -> Soak:
     found = Soak(site)
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=3)
-    async with site.space.async_client(site.url, limits=limits) as client:
-        mailbox = (await client.put("/mailboxes/by-name/idle", json={})).json()["id"]
+    async with contextlib.AsyncExitStack() as exits:
+
+        async def client() -> httpx.AsyncClient:
+            """A pool of its own for everybody: one with hundreds of connections is slow at choosing."""
+            limits = httpx.Limits(keepalive_expiry=3)
+            return await exits.enter_async_context(
+                site.space.async_client(site.url, limits=limits, verify=False)
+            )
+
+        first = await client()
+        mailbox = (await first.put("/mailboxes/by-name/idle", json={})).json()["id"]
         for _ in range(RUNS):
-            found.runs.append((await client.post("/scopes", json={})).json()["id"])
-        cursor = (await client.get("/events", params={"types": "none.such"})).json()["nextCursor"]
+            found.runs.append((await first.post("/scopes", json={})).json()["id"])
+        cursor = (await first.get("/events", params={"types": "none.such"})).json()["nextCursor"]
         others = [
-            asyncio.create_task(found.watch(client, cursor, None if n % 2 else found.runs[n % RUNS]))
+            asyncio.create_task(found.watch(await client(), cursor, None if n % 2 else found.runs[n % RUNS]))
             for n in range(WATCHES)
         ]
-        others += [asyncio.create_task(found.work(client, mailbox, found.runs[0])) for _ in range(WORKERS)]
-        await found.write(client, seconds)
+        others += [
+            asyncio.create_task(found.work(await client(), mailbox, found.runs[0])) for _ in range(WORKERS)
+        ]
+        await found.write(first, seconds)
         found.ended.set()
         await asyncio.gather(*others)
     return found
