@@ -1,6 +1,5 @@
-"""What README and the other pages tell a stranger to do works as printed."""
+"""What README tells a stranger to do works as printed; what pages name exists."""
 
-import contextlib
 import os
 import re
 import subprocess
@@ -9,62 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import machine, sources
-from tests.support.processes import RUNSTATE, environment
+from tests.support import machine, pages, sources
+from tests.support.dev import dev
+from tests.support.pages import shell
+from tests.support.processes import RUNSTATE
 
-README = (sources.ROOT / "README.md").read_text()
+README = pages.page("README.md")
 PAGES = sources.files(".md")
 
 
-def blocks(language, after="# Runstate"):
-    """The fenced blocks of that language below a heading or sentence."""
-    assert after in README
-    return re.findall(rf"```{language}\n(.*?)```", README.split(after, 1)[1], re.DOTALL)
-
-
-def shell(script, folder, variables):
-    """Run the lines as a person's shell would; returns what they print."""
-    done = subprocess.run(
-        ["sh", "-eu", "-c", script],
-        cwd=folder,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    return done.stdout
-
-
-@contextlib.contextmanager
-def dev(folder):
-    """`runstate dev`, as `make up` starts it; yields the variables of the export lines that it prints."""
-    command = [RUNSTATE, "dev", "--port", str(machine.free_port()), "--data-dir", str(folder / "data")]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
-    exports = {}
-    try:
-        for line in process.stdout:
-            if found := re.fullmatch(r"\s*export (RUNSTATE_\w+)=(\S+)\n", line):
-                exports[found[1]] = found[2]
-            if line == "Ctrl-C stops it.\n":
-                break
-        else:
-            pytest.fail((folder / "log").read_text())
-        yield exports
-    finally:
-        process.terminate()
-        process.wait(20)
-        process.stdout.close()
+def blocks(language, after):
+    return pages.texts(README, language, after)
 
 
 @pytest.fixture(scope="module")
 def served():
-    with machine.reachable_folder() as folder, dev(folder) as exports:
-        assert set(exports) == {"RUNSTATE_BASE_URL", "RUNSTATE_SPACE_ID", "RUNSTATE_API_KEY"}
-        yield exports
+    with machine.reachable_folder() as folder, dev([RUNSTATE, "dev"], folder) as started:
+        assert set(started.exports) == {"RUNSTATE_BASE_URL", "RUNSTATE_SPACE_ID", "RUNSTATE_API_KEY"}
+        yield started.exports
 
 
 @pytest.mark.processes
