@@ -176,5 +176,6 @@ def _space_line(space: dict[str, Any]) -> str:
 
 def _key_line(key: dict[str, Any]) -> str:
     state = "revoked" if key["revokedAt"] else "active"
-    used = key["lastUsedAt"] or "never used"
-    return f"{key['id']}  {state}  {used}  {','.join(key['permissions'])}  {key['label']}"
+    ends = f"expires {key['expiresAt']}" if key["expiresAt"] else "never expires"
+    used = f"used {key['lastUsedAt']}" if key["lastUsedAt"] else "never used"
+    return f"{key['id']}  {state}  {ends}  {used}  {','.join(key['permissions'])}  {key['label']}"

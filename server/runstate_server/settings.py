@@ -56,7 +56,8 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535, description="TCP port the server listens on; 0 picks a free one.")
     workers: int = Field(1, ge=1, le=64, description="Server processes on this machine.")
     admin_token: SecretStr | None = Field(
-        None, description="Bearer token of /v1/admin, 16-255 visible characters; unset turns /v1/admin off."
+        None,
+        description="Bearer token of /v1/admin, 16-255 visible characters; unset: space_admin keys alone.",
     )
     pool_size: int = Field(10, ge=2, le=64, description="Database connections per server process.")
     log_format: Literal["json", "text"] = Field(

@@ -78,7 +78,7 @@ def shell(script: str, folder: Path, variables: Mapping[str, str]) -> str:
     done = subprocess.run(
         ["sh", "-eu", "-c", script],
         cwd=folder,
-        env=environment(**variables),
+        env=environment(PYTHONUNBUFFERED="", **variables),  # else a line and its end are two writes
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -72,7 +72,7 @@ def test_a_key_made_at_the_shell_is_shown_once_and_works(runstate, server, space
         refused(client.post("/mailboxes", json={"name": "m"}), "FORBIDDEN")
     listing = runstate("key", "list", space_id)
     line = line_of(listing, "workers")
-    assert "active" in line
+    assert "active  never expires  used 2" in line
     assert "observe,runtime" in line
     assert key not in listing
 
@@ -115,6 +115,9 @@ def test_a_key_of_the_shell_may_expire_and_cover_further_spaces(runstate, server
     runstate("space", "create", other)
     made = ("key", "create", space_id, "--label", "both", "--also", other)
     key = runstate(*made, "--expires", "2999-01-01T00:00:00Z").splitlines()[-1]
+    assert "expires 2999-01-01T00:00:00.000Z  never used" in line_of(
+        runstate("key", "list", space_id), "both"
+    )
     for name in (space_id, other):
         with Space(name, key).client(server.url) as client:
             ok(client.get("/scopes"))
