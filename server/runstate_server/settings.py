@@ -91,9 +91,7 @@ class Settings(BaseSettings):
         2.0, ge=0.05, le=60, description="Seconds between two slow ticks, which repair lost wake-ups."
     )
     sweep_s: float = Field(1.0, ge=0.05, le=3600, description="Seconds between two rounds of each sweep.")
-    retention_days: int = Field(
-        7, ge=1, le=3650, description="Days that the journal of events is kept."
-    )
+    retention_days: int = Field(7, ge=1, le=3650, description="Days that the journal of events is kept.")
     bootstrap_space_id: str | None = Field(
         None, description="Space created at start if missing, 1-64 of A-Z a-z 0-9 . _ -; needs the key."
     )
