@@ -33,15 +33,15 @@ value = json.load(open(sys.argv[1]))[sys.argv[2]]
 print(value if isinstance(value, str) else json.dumps(value))' "$answer" "$1"
 }
 
-# Renews the lease of $message every third of it. When that is refused, the job is nobody's or somebody else's: ends
-# the work.
+# Renews the lease of $message every third of it, for as long as there is a file of its name. When that is refused, the
+# job is nobody's or somebody else's: takes the file away and ends the work.
 renew() {
+  exec >/dev/null 2>&1
   answer=$folder/renewal
-  while sleep $((lease / 3)); do
-    [ "$(call POST "/messages/$message/renew" '{"token": "'"$token"'"}')" = 200 ] || break
+  while sleep $((lease / 3)) && [ -e "$folder/$message" ]; do
+    [ "$(call POST "/messages/$message/renew" '{"token": "'"$token"'"}')" = 200 ] ||
+      { rm "$folder/$message" && kill "$1"; }
   done
-  touch "$folder/lost"
-  kill "$1"
 }
 
 # settle HOW BODY. It may be refused: with STALE_CLAIM, for one, since the job is no longer ours.
@@ -53,8 +53,8 @@ box=$(field id)
 run=$(field id)
 echo "shell-$$ works"
 
-# SIGTERM and Ctrl-C: no more jobs; the one at hand is ended and handed back. The second gives a program that has only
-# just been started time to be one, since a signal before that would be lost.
+# SIGTERM and Ctrl-C: no more jobs; the one at hand is ended and handed back. It is given a second, since a signal to a
+# program that has only just been started would be lost.
 job='' stopping=''
 end_job() { [ -z "$job" ] || { sleep 1; kill "$job" 2>/dev/null || :; }; }
 trap 'stopping=yes; end_job' TERM INT
@@ -70,17 +70,17 @@ while [ -z "$stopping" ]; do
   esac
   message=$(field messageId) token=$(field token)
   field payload >"$folder/input"
-  rm -f "$folder/lost"
+  touch "$folder/$message"
   failed=''
   if [ -z "$stopping" ]; then
     "$@" <"$folder/input" >"$folder/result" & job=$!
-    renew "$job" >/dev/null 2>&1 & renewer=$!
+    renew "$job" & renewer=$!
     [ -z "$stopping" ] || end_job # the signal came in between
     wait "$job" 2>/dev/null || failed=$?
     job=''
     kill "$renewer" 2>/dev/null || :
   fi
-  if [ -e "$folder/lost" ]; then
+  if ! rm "$folder/$message" 2>/dev/null; then
     echo "shell-$$ has lost $message"
   elif [ -n "$stopping" ]; then
     settle nack '{"token": "'"$token"'", "retry": true, "handBack": true}' || :
