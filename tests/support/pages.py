@@ -19,7 +19,8 @@ _PARTING = "-- end of block --"
 # What differs from run to run. Ids, tokens and keys keep their order of appearance: the same one is the same
 # thing wherever it stands.
 _IDS = re.compile(r"\brs_[0-9a-f]{46}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{32}\b")
-_TIMES = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_TIMES = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|(?<=-)[0-9a-f]{13}\b")  # also in an event's id
+_CURSORS = re.compile(r"\bW[yz][\w-]{8,}")
 _WIDTH = 100
 
 
@@ -111,13 +112,13 @@ def run_blocks(scripts: list[str], folder: Path, variables: Mapping[str, str]) -
 
 
 def leveled(outputs: list[str]) -> list[str]:
-    """The outputs with times out of sight, and ids, tokens and keys numbered as they first appear."""
+    """The outputs with times and cursors out of sight, and ids, tokens and keys numbered as they first appear."""
     numbers: dict[str, str] = {}
 
     def number(found: re.Match[str]) -> str:
         return numbers.setdefault(found[0], f"id-{len(numbers) + 1}")
 
-    return [_TIMES.sub("time", _IDS.sub(number, text)) for text in outputs]
+    return [_CURSORS.sub("cursor", _TIMES.sub("time", _IDS.sub(number, text))) for text in outputs]
 
 
 def same(output: str) -> object:
