@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support import sources
 from tests.support.processes import environment
 
-SCRIPT_S_MAX = 90
+SCRIPT_S_MAX = 160
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _PARTING = "-- end of block --"
@@ -112,7 +112,7 @@ def run_blocks(scripts: list[str], folder: Path, variables: Mapping[str, str]) -
 
 
 def leveled(outputs: list[str]) -> list[str]:
-    """The outputs with times and cursors out of sight, and ids, tokens and keys numbered as they first appear."""
+    """The outputs with times and cursors out of sight, and ids and tokens numbered as they appear."""
     numbers: dict[str, str] = {}
 
     def number(found: re.Match[str]) -> str:
