@@ -10,7 +10,7 @@ OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue bench bench-fetch soak requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue bench bench-fetch bench-sequencer soak requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: $(INSTALLED) ## once, submit, batch, admit + complete beside pgbench on t
 
 bench-fetch: $(INSTALLED) ## how long a fetch takes with 1,000 to 1,000,000 waiting; ARGS="--million 100000"
 	@exec $(PY) -m bench.fetch_depth $(ARGS)
+
+bench-sequencer: $(INSTALLED) ## once_acquire while events are numbered and while they are not, as a ratio
+	@exec $(PY) -m bench.sequencer $(ARGS)
 
 soak: $(INSTALLED) ## two minutes of open watches, idle workers and events; prints lag and memory
 	@exec $(PY) -m bench.soak $(ARGS)

@@ -168,6 +168,20 @@ def test_a_client_of_the_bench_counts_a_unit_that_went_wrong_as_wrong(answers):
     assert told["sample"] == answers[-1].decode()
 
 
+@pytest.mark.processes
+def test_the_soak_shows_that_every_watch_sees_everything():
+    said = run("bench.soak", "--seconds", "5")
+    assert re.search(r"(?m)^events written +100$", said)
+    assert re.search(r"(?m)^events seen by watches +\d+, missed 0$", said)
+    assert re.search(r"(?m)^an idle server +[\d.]+ statements/s$", said)
+
+
+@pytest.mark.processes
+def test_the_cost_of_the_sequencer_is_a_ratio_and_all_is_numbered_in_the_end():
+    said = run("bench.sequencer", "--seconds", "1", "--rounds", "1")
+    assert re.search(r"(?m)^ratio +[\d.]+$", said)
+
+
 REPORT = {"company": "0-0", "by": "caller-1", "page": "1"}
 COUNTS = Counts(executions=2, answers=[("k", REPORT), ("k", REPORT)], keys={"k"})
 RECORD = Record(
