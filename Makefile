@@ -10,7 +10,7 @@ OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue bench bench-fetch bench-sequencer soak requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue chaos-database bench bench-fetch bench-sequencer soak requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ chaos: $(INSTALLED) ## two replicas, 20 callers, an owner or a replica killed ev
 
 chaos-queue: $(INSTALLED) ## two replicas, workers and producers, one killed every 5 s for 60 s; prints the counts
 	@exec $(PY) -m bench.chaos_queue $(ARGS)
+
+chaos-database: $(INSTALLED) ## PostgreSQL stands still for 10 s, is stopped for 10 s, is killed, under load; prints the counts
+	@exec $(PY) -m bench.chaos_database $(ARGS)
 
 bench: $(INSTALLED) ## once, submit, batch, admit + complete beside pgbench on the same functions; ARGS="--only admit"
 	@exec $(PY) -m bench.load $(ARGS)

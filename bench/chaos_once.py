@@ -42,10 +42,20 @@ class Member:
 class Storm:
     """Drives the crowd and kills among it. One thread; what callers tell arrives through the ear."""
 
-    def __init__(self, site: Site, exits: contextlib.ExitStack, *, seed: int, began_at: float) -> None:
+    def __init__(
+        self,
+        site: Site,
+        exits: contextlib.ExitStack,
+        *,
+        seed: int,
+        began_at: float,
+        callers: int = CALLERS,
+        lease_s: float = LEASE_S,
+    ) -> None:
         self.site = site
         self.counts = Counts()
         self._exits = exits
+        self._lease_s = lease_s
         self._seed = seed
         self._chance = random.Random(seed)
         self._began_at = began_at
@@ -53,11 +63,11 @@ class Storm:
         self._gone: set[str] = set()
         self._asking = True
         self.members = {}
-        for number in range(CALLERS):
+        for number in range(callers):
             self._join(Member(number, self._start(f"caller-{number}.1"), number % LANES))
 
     def _start(self, name: str) -> Caller:
-        caller = Caller(name, lease_s=LEASE_S, variables=self.site.variables, ear=self._ear)
+        caller = Caller(name, lease_s=self._lease_s, variables=self.site.variables, ear=self._ear)
         self._exits.callback(caller.end)
         return caller
 

@@ -53,6 +53,7 @@ class Told:
     results: list[tuple[str, Any]] = field(default_factory=list)  # page, result
     failures: list[str] = field(default_factory=list)
     starts: int = 0
+    refusals: int = 0
     workers_killed: int = 0
     workers_paused: int = 0
     servers_killed: int = 0
@@ -62,10 +63,20 @@ class Storm:
     """Drives producers and workers, and kills among them. One thread; what they tell arrives through the
     ear."""
 
-    def __init__(self, site: Site, exits: contextlib.ExitStack, seed: int) -> None:
+    def __init__(
+        self,
+        site: Site,
+        exits: contextlib.ExitStack,
+        seed: int,
+        *,
+        workers: int = WORKERS,
+        producers: int = PRODUCERS,
+        lease_s: float = LEASE_S,
+    ) -> None:
         self.site = site
         self.told = Told()
         self._exits = exits
+        self._lease_s = lease_s
         self._chance = random.Random(seed)
         self._ear: queue.SimpleQueue[Telling] = queue.SimpleQueue()
         self._gone: set[str] = set()
@@ -74,12 +85,14 @@ class Storm:
         self._collecting: set[str] = set()
         self._asking = True
         self._lives = 0
-        self.workers = [self._start_worker() for _ in range(WORKERS)]
-        self.producers = {f"producer-{n}": self._start(f"producer-{n}", "producer") for n in range(PRODUCERS)}
+        self.workers = [self._start_worker() for _ in range(workers)]
+        self.producers = {f"producer-{n}": self._start(f"producer-{n}", "producer") for n in range(producers)}
 
     def _start(self, name: str, program: str) -> Caller:
         path = Path(PROGRAMS, f"{program}.py")
-        caller = Caller(name, lease_s=LEASE_S, variables=self.site.variables, ear=self._ear, program=path)
+        caller = Caller(
+            name, lease_s=self._lease_s, variables=self.site.variables, ear=self._ear, program=path
+        )
         self._exits.callback(caller.end)
         return caller
 
@@ -107,6 +120,8 @@ class Storm:
                 self.told.results.append((facts["page"], facts["result"]))
             case "failed":
                 self.told.failures.append(facts["page"])
+            case "refused":
+                self.told.refusals += 1
             case "starts":
                 self.told.starts += 1
                 self._busy[told.who] += 1
@@ -183,6 +198,7 @@ def judge(storm: Storm, run_id: str, *, all_answered: bool) -> Verdict:
             ("deliveries of one job, at most", str(most)),
             ("results told to producers", f"{len(told.results)}, {other} of them other"),
             ("failures told to producers", str(len(told.failures))),
+            ("refused submits, sent again", str(told.refusals)),
             ("workers killed, paused", f"{told.workers_killed}, {told.workers_paused}"),
             ("servers killed", str(told.servers_killed)),
         ]

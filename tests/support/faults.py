@@ -18,6 +18,7 @@ import asyncpg
 
 from runstate_server import migrator
 from runstate_server.embedded import EmbeddedPostgres
+from runstate_server.embedded.cluster import DATABASE
 from runstate_server.kernel import install
 from tests.support import database, races
 from tests.support.proxy import RoundRobin
@@ -44,11 +45,11 @@ END $$
 
 @dataclass(frozen=True)
 class Victim:
-    """A database named `name` of a cluster, and the wire on which a replica reaches it."""
+    """A database of a cluster, and the wire on which a replica reaches it, if there is one."""
 
     postgres: EmbeddedPostgres
-    name: str
-    wire: RoundRobin
+    name: str = DATABASE
+    wire: RoundRobin | None = None
 
     @property
     def url(self) -> str:
@@ -80,14 +81,14 @@ class Victim:
         database.execute(self.admin_url, f'ALTER DATABASE "{new}" ALLOW_CONNECTIONS true')
 
 
-def postgres_pids(postmaster: int) -> list[int]:
-    """The postmaster and all processes that it has started."""
-    pids = [postmaster]
+def _children(parent: int) -> list[int]:
+    """The processes that it has started and that still run."""
+    pids = []
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid = int(entry.name)
-            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == postmaster:
-                pids.append(pid)
+        with contextlib.suppress(OSError, ValueError):
+            state, ppid = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(ppid) == parent and state != "Z":
+                pids.append(int(entry.name))
     return pids
 
 
@@ -114,19 +115,26 @@ def killed(victim: Victim) -> Iterator[None]:
 @contextlib.contextmanager
 def frozen(victim: Victim) -> Iterator[None]:
     """All its processes stand still: it takes connections and says nothing."""
-    pids = postgres_pids(victim.postgres.pid)
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    postmaster = victim.postgres.pid
+    os.kill(postmaster, signal.SIGSTOP)  # first: it starts no more of them
+    pids = [postmaster, *_children(postmaster)]
+    _send(signal.SIGSTOP, pids)
     try:
         yield
     finally:
-        for pid in reversed(pids):
-            os.kill(pid, signal.SIGCONT)
+        _send(signal.SIGCONT, pids)
+
+
+def _send(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(pid, number)
 
 
 @contextlib.contextmanager
 def swallowed(victim: Victim) -> Iterator[None]:
     """The wire takes everything and carries nothing."""
+    assert victim.wire is not None
     victim.wire.blackhole(True)
     try:
         yield

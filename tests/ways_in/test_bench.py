@@ -41,6 +41,23 @@ def test_exactly_one_result_is_recorded_per_key_though_owners_and_servers_are_ki
     assert re.search(r"(?m)^servers killed +1$", said)
 
 
+@pytest.mark.processes
+def test_nothing_acknowledged_is_lost_though_the_database_stands_still_is_stopped_and_killed():
+    said = run("bench.chaos_database", "--away", "2", "--seed", "1")
+    counts = re.findall(
+        r"submits acknowledged (\d+), in the database (\d+): (\d+) recorded, (\d+) dead", said
+    )
+    assert len(counts) == 7
+    acknowledged, submitted, recorded, dead = map(int, counts[-1])
+    assert acknowledged == submitted == recorded + dead > 20
+    assert (
+        len(re.findall(r"(?m)^the first success came [\d.]+ s after its return, to an SDK [\d.]+ s$", said))
+        == 3
+    )
+    assert re.search(r"(?m)^client-visible errors +none ", said)
+    assert re.search(r"(?m)^recorded results per key +1 for \d+ keys$", said)
+
+
 MEASURED = {
     "once": ("once/acquire", "once_acquire"),
     "submit": ("POST tasks", "task_submit"),
