@@ -401,6 +401,24 @@ CREATE TABLE runstate.task_subscribers (
     joined_at timestamp with time zone NOT NULL
 );
 
+-- Name: waits; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.waits (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    replica uuid NOT NULL,
+    id bigint NOT NULL,
+    kind text NOT NULL,
+    resource text NOT NULL COLLATE pg_catalog."C",
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    units bigint,
+    holder text,
+    session text,
+    since timestamp with time zone NOT NULL,
+    CONSTRAINT kind_is_a_word CHECK ((kind <> ''::text))
+)
+WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000');
+
 -- Name: idempotency_0; Type: TABLE ATTACH; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.idempotency ATTACH PARTITION runstate.idempotency_0 FOR VALUES IN ('0');
@@ -542,6 +560,11 @@ ALTER TABLE ONLY runstate.spaces
 ALTER TABLE ONLY runstate.task_subscribers
     ADD CONSTRAINT task_subscribers_pkey PRIMARY KEY (space_id, task_id, subscriber_id);
 
+-- Name: waits waits_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.waits
+    ADD CONSTRAINT waits_pkey PRIMARY KEY (space_id, replica, id);
+
 -- Name: api_key_spaces_key; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX api_key_spaces_key ON runstate.api_key_spaces USING btree (key_id);
@@ -557,6 +580,18 @@ CREATE INDEX claims_due ON runstate.claims USING btree (due_at) WHERE held;
 -- Name: claims_held; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX claims_held ON runstate.claims USING btree (root_id, scope_id, key) WHERE held;
+
+-- Name: claims_in_space; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX claims_in_space ON runstate.claims USING btree ((
+CASE
+    WHEN held THEN space_id
+    ELSE NULL::text
+END)) WHERE (
+CASE
+    WHEN held THEN space_id
+    ELSE NULL::text
+END IS NOT NULL);
 
 -- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
 
@@ -596,7 +631,15 @@ CREATE INDEX mailboxes_newest ON runstate.mailboxes USING btree (space_id, creat
 
 -- Name: messages_dead; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX messages_dead ON runstate.messages USING btree (mailbox_id) WHERE (ended = 'DEAD'::text);
+CREATE INDEX messages_dead ON runstate.messages USING btree (mailbox_id, root_id, scope_id, space_id) WHERE (ended = 'DEAD'::text);
+
+-- Name: messages_failed; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_failed ON runstate.messages USING btree (root_id, scope_id, space_id) WHERE ((task_key IS NOT NULL) AND (ended = 'DEAD'::text));
+
+-- Name: messages_finished; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_finished ON runstate.messages USING btree (root_id, finished_at, ended, scope_id, space_id) WHERE ((task_key IS NOT NULL) AND (ended <> 'DEAD'::text));
 
 -- Name: messages_of_mailbox; Type: INDEX; Schema: runstate; Owner: -
 
@@ -621,6 +664,18 @@ CREATE INDEX once_due ON runstate.once USING btree (due_at) WHERE (state = 'HELD
 -- Name: once_held; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX once_held ON runstate.once USING btree (root_id, scope_id, key) WHERE (state = 'HELD'::text);
+
+-- Name: once_in_space; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX once_in_space ON runstate.once USING btree ((
+CASE
+    WHEN (state = 'HELD'::text) THEN space_id
+    ELSE NULL::text
+END)) WHERE (
+CASE
+    WHEN (state = 'HELD'::text) THEN space_id
+    ELSE NULL::text
+END IS NOT NULL);
 
 -- Name: outbox_seq; Type: INDEX; Schema: runstate; Owner: -
 
@@ -649,6 +704,18 @@ CREATE INDEX ready_run ON runstate.queue_ready USING btree (mailbox_id, a0, lane
 -- Name: ready_scope; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX ready_scope ON runstate.queue_ready USING btree (mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable;
+
+-- Name: scopes_active; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX scopes_active ON runstate.scopes USING btree ((
+CASE
+    WHEN (effective = 'ACTIVE'::text) THEN space_id
+    ELSE NULL::text
+END)) WHERE (
+CASE
+    WHEN (effective = 'ACTIVE'::text) THEN space_id
+    ELSE NULL::text
+END IS NOT NULL);
 
 -- Name: scopes_children_newest; Type: INDEX; Schema: runstate; Owner: -
 

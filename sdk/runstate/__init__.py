@@ -13,6 +13,7 @@ from runstate.decorators.defaults import (
     afinish,
     arun_id,
     aserve,
+    astatus,
     astop,
     child,
     configure,
@@ -23,6 +24,7 @@ from runstate.decorators.defaults import (
     run,
     run_id,
     serve,
+    status,
     stop,
 )
 from runstate.decorators.queue import Job, Queue
@@ -46,6 +48,7 @@ from runstate.errors import (
     map_error,
 )
 from runstate.handles.claims import ClaimLease, ClaimRef
+from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI, MailboxRef
 from runstate.handles.messages import Delivery
@@ -72,6 +75,7 @@ __all__ = [
     "ConflictError",
     "CursorExpiredError",
     "Delivery",
+    "DiagnosticsAPI",
     "EventsAPI",
     "Job",
     "LeaseLostError",
@@ -103,6 +107,7 @@ __all__ = [
     "afinish",
     "arun_id",
     "aserve",
+    "astatus",
     "astop",
     "child",
     "configure",
@@ -118,5 +123,6 @@ __all__ = [
     "run",
     "run_id",
     "serve",
+    "status",
     "stop",
 ]

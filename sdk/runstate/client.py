@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from runstate._config import check_space_id, resolve_config
 from runstate._transport import Space, Transport
+from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI
 from runstate.handles.scopes import ScopeHandle, ScopesAPI
@@ -70,6 +71,7 @@ class AsyncRunstate:
         self.space_id = space.space_id
         self.scopes = ScopesAPI(space)
         self.mailboxes = MailboxesAdminAPI(space)
+        self.diagnostics = DiagnosticsAPI(space)
         self.events = EventsAPI(space)
 
 

@@ -205,6 +205,16 @@ class RunCore:
         """As `run_id`."""
         return await shared.arun(self.joined())
 
+    def status(self) -> dict[str, Any]:
+        """What goes on in the run and below it: "scope" (its view), "workers" (who holds what), "waiting",
+        "queues", "tasks" (counts by state). Refuses: AuthenticationError for a key without the permission
+        `observe`."""
+        return shared.run(self.call(self._status))
+
+    async def astatus(self) -> dict[str, Any]:
+        """As `status`."""
+        return await shared.arun(self.call(self._status))
+
     def child(self, name: str | None = None, deadline: str | datetime | None = None) -> "Self":
         """A new run below this one, ended with it; it may end earlier, alone."""
         return shared.run(self._child(name, deadline))
@@ -273,6 +283,9 @@ class RunCore:
     def watched_by(self, signal: Signal) -> None:
         """Has `signal` set when this object learns that the run has ended; only on the shared loop."""
         self._signals.add(signal)
+
+    async def _status(self, scope: ScopeHandle) -> dict[str, Any]:
+        return await self.account.client().diagnostics.run(scope.id)
 
     async def _join(self) -> str:
         self._name = name = self.name or RUN  # settled now: the environment may change

@@ -32,6 +32,8 @@ from runstate_server.primitives.events.routes import router as events
 from runstate_server.primitives.mailboxes.routes import router as mailboxes
 from runstate_server.primitives.messages.routes import router as messages
 from runstate_server.primitives.once.routes import router as once
+from runstate_server.primitives.ops import kernel as ops_kernel
+from runstate_server.primitives.ops.routes import router as ops
 from runstate_server.primitives.scopes.routes import router as scopes
 from runstate_server.primitives.spaces import kernel as spaces
 from runstate_server.primitives.spaces.routes import router as admin
@@ -46,8 +48,9 @@ from runstate_server.web.document import add_document, operation_id
 from runstate_server.web.exchange import Floor
 from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
+from runstate_server.web.waiting import Stay
 
-ROOMS = (scopes, once, claims, mailboxes, messages, tasks, events, admin)
+ROOMS = (scopes, once, claims, mailboxes, messages, tasks, events, ops, admin)
 _READY_S_MAX = 2.0
 _CHECK_S_MAX = 10.0
 log = logging.getLogger("runstate")
@@ -76,6 +79,7 @@ class Service:
         self.partitions: Partitions
         self.floor: Floor
         self._alive: asyncio.Task[None]
+        self._telling: asyncio.Task[None]
 
     async def open(self) -> None:
         """Open the pool; it makes no connection yet."""
@@ -115,15 +119,19 @@ class Service:
         self.sweeper.start()
         self.partitions.start()
         self._alive = asyncio.create_task(self._live(), name="replica")
+        self._telling = asyncio.create_task(polls.waiters.run(self._tell_waits), name="waits")
 
     async def stop(self) -> None:
         """End the background work, then the connections; bounded."""
-        self._alive.cancel()
-        await asyncio.gather(self._alive, return_exceptions=True)
+        for task in (self._alive, self._telling):
+            task.cancel()
+        await asyncio.gather(self._alive, self._telling, return_exceptions=True)
         await self.partitions.stop()
         await self.sweeper.stop()
         await self.sequencer.stop()
         await self.bus.stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.floor.long_polls.waiters.leave(self._tell_waits), 1.0)
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self.kernel.step("replica_gone", self._replica), 1.0)
         await self.floor.engine.dispose()
@@ -190,6 +198,9 @@ class Service:
 
     async def _tick(self, names: list[str], seen: list[int], limit: int) -> list[Any]:
         return await self.kernel.rows("journal_tick", names, seen, limit)
+
+    async def _tell_waits(self, gone: Sequence[Stay], come: Sequence[Stay], now: float) -> None:
+        await ops_kernel.publish(self.kernel, self._replica, gone, come, now)
 
     async def _live(self) -> None:
         """Say every few seconds that this replica is alive, and learn how many are."""

@@ -6,10 +6,20 @@ from tests.promises import (
     rows_mailboxes,
     rows_messages,
     rows_once,
+    rows_ops,
     rows_scopes,
     rows_tasks,
 )
 
-ROOMS = [rows_scopes, rows_once, rows_claims, rows_mailboxes, rows_messages, rows_tasks, rows_events]
+ROOMS = [
+    rows_scopes,
+    rows_once,
+    rows_claims,
+    rows_mailboxes,
+    rows_messages,
+    rows_tasks,
+    rows_events,
+    rows_ops,
+]
 MUTATIONS = [row for room in ROOMS for row in room.MUTATIONS]
 SHAPES = [row for room in ROOMS for row in room.SHAPES]

@@ -52,6 +52,10 @@ def test_responses_outside_any_space_have_one_too(stranger, path):
         "/messages/",
         "/tasks/x/y",
         "/tasks/batch/",
+        "/ops",
+        "/ops/",
+        "/ops/runs",
+        "/ops/runs/x/y",
     ],
 )
 def test_an_unknown_path_is_not_found_in_the_envelope(api, path):
@@ -79,6 +83,8 @@ def test_an_unknown_path_is_not_found_in_the_envelope(api, path):
         ("GET", "/messages/x/complete"),
         ("PATCH", "/tasks/x"),
         ("GET", "/tasks/x/cancel"),
+        ("POST", "/ops/waits"),
+        ("DELETE", "/ops/runs/x"),
     ],
 )
 def test_a_wrong_method_is_405_in_the_envelope_and_says_what_is_allowed(api, method, path):

@@ -5,6 +5,7 @@ to this by itself, and a new kind of thing by one line of `everything`.
 """
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 
 from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
-from tests.support import spaces
+from tests.support import races, spaces
 from tests.support.builders import Call, Once, end, held, ok, refused, scope
 from tests.support.document import routes
 from tests.support.journal import events
@@ -203,6 +204,27 @@ def test_listings_show_one_s_own_space_alone(api, foreign):
     assert ok(api.get("/mailboxes"))["mailboxes"] == []
     assert ok(api.get("/tasks"))["tasks"] == []
     assert ok(mailbox(api, "").messages().send(api))["messages"] == []
+
+
+def test_reports_tell_of_one_s_own_space_alone(api, foreign, space, database_url):
+    assert events(database_url, space.id)  # all that there are have their numbers
+    before = ok(api.get("/ops/summary"))
+    it = box(foreign)
+    submitted(foreign, it)
+    taken(foreign, it.recv())
+    claim = Claim(it.scope)
+    ok(claim.acquire().send(foreign), 201)
+    with ThreadPoolExecutor(1) as pool, foreign_client(foreign) as other:
+        waiting = pool.submit(claim.acquire("other", waitMs=6_000).send, other)
+        races.until_blocking(lambda: ok(foreign.get("/ops/waits"))["waits"], what="their wait")
+        assert ok(api.get("/ops/waits"))["waits"] == []
+        assert ok(api.get("/ops/summary")) == before
+        refused(waiting.result(), "CLAIM_HELD")
+
+
+def foreign_client(foreign):
+    """Another client of the same space, for another thread."""
+    return httpx.Client(base_url=foreign.base_url, headers=foreign.headers, timeout=20, trust_env=False)
 
 
 def test_a_cursor_of_another_space_shows_nothing_of_it(api, foreign):

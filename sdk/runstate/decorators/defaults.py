@@ -163,6 +163,16 @@ async def arun_id() -> str:
     return await default_run().arun_id()
 
 
+def status() -> dict[str, Any]:
+    """`Run.status` of the default run."""
+    return default_run().status()
+
+
+async def astatus() -> dict[str, Any]:
+    """As `status`."""
+    return await default_run().astatus()
+
+
 def child(name: str | None = None, deadline: str | datetime | None = None) -> Run:
     """`Run.child` of the default run."""
     return default_run().child(name, deadline)

@@ -62,6 +62,13 @@ journal_days_ahead: Final = 3
 key_trust_s: Final = 3.0
 keys_remembered_max: Final = 10_000
 
+# Reports
+listed_max: Final = 500
+counted_max: Final = 100_000
+waits_told_max: Final = 1_000
+waits_looked_at_max: Final = 5_000
+circle_holders_max: Final = 50
+
 # Inside
 lock_timeout_ms: Final = 500
 statement_timeout_ms: Final = 10_000

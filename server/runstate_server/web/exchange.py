@@ -25,6 +25,7 @@ from runstate_server.kernel.call import Idempotency, Kernel, Reply
 from runstate_server.web import bodies
 from runstate_server.web.caller import Caller, Permission
 from runstate_server.web.longpoll import ClientGone, LongPolls, Probe
+from runstate_server.web.waiting import Describe
 
 PERMISSION: Final = "x-permissions"
 BODY_BYTES: Final = "x-body-bytes-max"
@@ -56,7 +57,9 @@ class Exchange:
         """Where kernel functions are called."""
         return self.floor.kernel
 
-    async def poll(self, probe: Probe, *, wait_ms: int, ready: Callable[[Reply], bool]) -> Reply:
+    async def poll(
+        self, probe: Probe, *, wait_ms: int, ready: Callable[[Reply], bool], waits: Describe | None = None
+    ) -> Reply:
         """`probe` until `ready`, at most wait_ms; see LongPolls.wait_until."""
         return await self.floor.long_polls.wait_until(
             probe,
@@ -64,6 +67,7 @@ class Exchange:
             wait_s=wait_ms / 1000,
             receive=self.request.receive,
             ready=ready,
+            waits=waits,
         )
 
 

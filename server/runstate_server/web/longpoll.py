@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from runstate_server.kernel.call import Reply
 from runstate_server.wakeups.bus import ONE, Bus
+from runstate_server.web.waiting import Describe, Stay, Waiters
 
 # An instant given by the database is slept past by this much, so that the look finds it passed.
 _PAST_S: Final = 0.005
@@ -43,6 +44,7 @@ class LongPolls:
     bus: Bus
     drain: Drain
     open: int = 0
+    waiters: Waiters = field(default_factory=Waiters)
 
     async def wait_until(
         self,
@@ -52,10 +54,11 @@ class LongPolls:
         wait_s: float,
         receive: Callable[[], Awaitable[Any]],
         ready: Callable[[Reply], bool],
+        waits: Describe | None = None,
     ) -> Reply:
         """The first reply that is `ready`, or the last one when the wait ends; with wait_s = 0 one look. A
-        reply that is not ready names the topics to sleep on. Raises ClientGone when the client hangs up
-        first."""
+        reply that is not ready names the topics to sleep on. `waits` says what is waited for, where somebody
+        may be blocked by others. Raises ClientGone when the client hangs up first."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + wait_s
         reply = await probe()
@@ -64,21 +67,31 @@ class LongPolls:
         self.open += 1
         try:
             async with _hangup(receive) as gone:
-                with self.bus.subscribe(space_id, reply.sleep) as sleeper:
-                    turns = [name for name in reply.sleep if name.startswith(ONE)]
-                    while not self.drain.draining:
-                        if gone.done():
-                            raise ClientGone
-                        sleeper.looks()
-                        reply = await probe()
-                        left_s = ends_at - loop.time()
-                        if ready(reply) or left_s <= 0:
-                            break
-                        sleeper.saw_nothing()
-                        await self.sleep(sleeper.event, self._sleep_s(reply, turns, left_s), gone)
+                with self._waiting(space_id, waits, reply) as stay:
+                    with self.bus.subscribe(space_id, reply.sleep) as sleeper:
+                        turns = [name for name in reply.sleep if name.startswith(ONE)]
+                        while not self.drain.draining:
+                            if gone.done():
+                                raise ClientGone
+                            sleeper.looks()
+                            reply = await probe()
+                            left_s = ends_at - loop.time()
+                            if ready(reply) or left_s <= 0:
+                                break
+                            sleeper.saw_nothing()
+                            await self.sleep(sleeper.event, self._sleep_s(reply, turns, left_s), gone)
+                    if stay is not None and not ready(reply) and not self.drain.draining:
+                        stay.may_return(loop.time())
             return self._leased(reply)
         finally:
             self.open -= 1
+
+    def _waiting(
+        self, space_id: str, waits: Describe | None, reply: Reply
+    ) -> contextlib.AbstractContextManager[Stay | None]:
+        if waits is None:
+            return contextlib.nullcontext()
+        return self.waiters.asleep(space_id, waits(reply))
 
     def _leased(self, reply: Reply) -> Reply:
         """What was granted names whom its lapse concerns and in how many seconds: sleepers that looked before

@@ -14,6 +14,7 @@ from runstate_server.web.bodies import UserJson
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
 from runstate_server.web.fields import Id
+from runstate_server.web.waiting import Waiting
 
 router = exchange.room("/claims", "claims")
 _runtime = exchange.needs(Permission.RUNTIME)
@@ -49,7 +50,8 @@ async def acquire(body: schemas.AcquireIn, x: Exchange = Current) -> Response:
             idempotency=x.idempotency,
         )
 
-    return replies.answer(await x.poll(take, wait_ms=body.wait_ms, ready=_decided))
+    waiting = Waiting("claim", body.key, scope, body.holder, body.holder_session)
+    return replies.answer(await x.poll(take, wait_ms=body.wait_ms, ready=_decided, waits=lambda _: waiting))
 
 
 def _decided(reply: Reply) -> bool:

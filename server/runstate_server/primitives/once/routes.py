@@ -13,6 +13,7 @@ from runstate_server.web import exchange, replies
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
 from runstate_server.web.fields import Id, Key, WaitMs
+from runstate_server.web.waiting import Waiting
 
 router = exchange.room("/once", "once")
 _runtime = exchange.needs(Permission.RUNTIME)
@@ -57,7 +58,8 @@ async def view(
     async def look() -> Reply:
         return await kernel.view(x.kernel, x.caller, scope_id=scope, key=key)
 
-    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_settled))
+    waiting = Waiting("once", key, scope)
+    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_settled, waits=lambda _: waiting))
 
 
 def _settled(reply: Reply) -> bool:

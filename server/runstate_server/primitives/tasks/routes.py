@@ -1,5 +1,6 @@
 """/tasks: submit, admit, wait for outcomes."""
 
+import uuid
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -14,6 +15,7 @@ from runstate_server.web import exchange, paging, replies
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
 from runstate_server.web.fields import Id, Key, PageLimit, WaitMs
+from runstate_server.web.waiting import Waiting
 
 router = exchange.room("/tasks", "tasks")
 _runtime = exchange.needs(Permission.RUNTIME)
@@ -151,7 +153,11 @@ async def view(
     async def look() -> Reply:
         return await kernel.view(x.kernel, x.caller, task_id=task)
 
-    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_terminal))
+    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_terminal, waits=_waiting))
+
+
+def _waiting(reply: Reply) -> Waiting:
+    return Waiting("task", reply.facts["id"], uuid.UUID(reply.facts["scopeId"]))
 
 
 def _terminal(reply: Reply) -> bool:

@@ -1,0 +1,113 @@
+"""A space in numbers, for dashboards that ask every few seconds."""
+
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from runstate_server.foundation import bounds, db
+from runstate_server.primitives.ops.reads import ALIVE
+
+# Indexes: scopes_active, claims_in_space, once_in_space, the primary keys of the narrow tables and of waits,
+# messages_dead. Every count stops at :counted.
+_SUMMARY = """
+WITH active AS MATERIALIZED (
+  SELECT s.depth FROM runstate.scopes s
+   WHERE CASE WHEN s.effective = 'ACTIVE' THEN s.space_id END = :space
+     AND (s.effective_deadline IS NULL OR s.effective_deadline > :now) LIMIT :counted
+), held AS MATERIALIZED (
+  SELECT h.kind, h.lane, h.holder, h.session FROM (
+    (SELECT 'claim' AS kind, 0 AS lane, c.holder, c.session, c.scope_id FROM runstate.claims c
+      WHERE CASE WHEN c.held THEN c.space_id END = :space AND c.expires_at > :now LIMIT :counted)
+    UNION ALL
+    (SELECT 'once', 0, o.holder, o.session, o.scope_id FROM runstate.once o
+      WHERE CASE WHEN o.state = 'HELD' THEN o.space_id END = :space AND o.expires_at > :now LIMIT :counted)
+    UNION ALL
+    (SELECT 'message', l.lane, l.holder, l.session, l.scope_id FROM runstate.queue_leased l
+      WHERE l.space_id = :space AND l.expires_at > :now AND (l.deadline IS NULL OR l.deadline > :now)
+      LIMIT :counted)) h
+  CROSS JOIN LATERAL (
+    SELECT 1 FROM runstate.scopes s
+     WHERE s.space_id = :space AND s.id = h.scope_id
+       AND {build}.effective_at(s.effective, s.effective_deadline, :now) = 'ACTIVE' OFFSET 0) s
+), waiting AS MATERIALIZED (
+  SELECT count(*) FILTER (WHERE r.available_at <= :now) AS ready,
+         count(*) FILTER (WHERE r.available_at > :now) AS delayed,
+         count(*) FILTER (WHERE r.lane = 1) AS queued,
+         min(r.available_at) FILTER (WHERE r.available_at <= :now) AS oldest_at
+    FROM (SELECT q.lane, q.available_at FROM runstate.queue_ready q
+           WHERE q.space_id = :space AND (q.deadline IS NULL OR q.deadline > :now) LIMIT :counted) r
+), lapsed AS MATERIALIZED (
+  SELECT count(*) AS ready, count(*) FILTER (WHERE l.lane = 1) AS queued, min(l.expires_at) AS oldest_at
+    FROM (SELECT q.lane, q.expires_at FROM runstate.queue_leased q
+           WHERE q.space_id = :space AND q.expires_at <= :now
+             AND (q.deadline IS NULL OR q.deadline > :now) LIMIT :counted) l
+), dead AS (
+  SELECT COALESCE(sum(d.count), 0)::int AS count
+    FROM (SELECT b.id FROM runstate.mailboxes b WHERE b.space_id = :space LIMIT :mailboxes) b
+    CROSS JOIN LATERAL (
+      SELECT count(*) FROM (SELECT 1 FROM runstate.messages m
+                             WHERE m.space_id = :space AND m.mailbox_id = b.id AND m.ended = 'DEAD'
+                             LIMIT :counted) m) d
+), waits AS (
+  SELECT count(*) FROM (SELECT 1 FROM runstate.waits w
+                         WHERE w.space_id = :space AND w.replica = {alive}
+                         LIMIT :counted) w
+)
+SELECT (SELECT count(*) FROM active), (SELECT count(*) FROM active a WHERE a.depth = 0),
+       (SELECT count(*) FROM held h WHERE h.kind = 'claim'),
+       (SELECT count(*) FROM held h WHERE h.kind = 'once'),
+       w.ready + l.ready, w.delayed, (SELECT count(*) FROM held h WHERE h.kind = 'message'),
+       (SELECT d.count FROM dead d), {build}.wire_time(LEAST(w.oldest_at, l.oldest_at)),
+       w.queued + l.queued, (SELECT count(*) FROM held h WHERE h.lane = 1),
+       (SELECT count(*) FROM (SELECT DISTINCT h.holder, h.session FROM held h) h),
+       (SELECT w.count FROM waits w),
+       {build}.events_since(:space, CAST(:now AS timestamptz) - interval '1 minute'),
+       {build}.events_since(:space, CAST(:now AS timestamptz) - interval '1 hour')
+  FROM waiting w CROSS JOIN lapsed l
+"""
+
+_MAILBOXES_MAX = 10_000
+_MINUTE_S = 60
+
+
+async def summary(engine: AsyncEngine, build: str, space_id: str) -> dict[str, Any]:
+    """The counts of this instant, each up to `countedUpTo`, and the rate of the last minute's events."""
+    async with db.report(engine, pinned=True) as connection:
+        now = (await connection.execute(text(f"SELECT {build}.kernel_now()"))).scalar_one()
+        row = (
+            await connection.execute(
+                text(_SUMMARY.replace("{build}", build).replace("{alive}", ALIVE)),
+                {
+                    "space": space_id,
+                    "now": now,
+                    "counted": bounds.counted_max,
+                    "mailboxes": _MAILBOXES_MAX,
+                },
+            )
+        ).one()
+    (
+        (active, runs, claims, once, ready, delayed, leased, dead, oldest),
+        (queued, running, workers, waits, last_minute, last_hour),
+    ) = row[:9], row[9:]
+    return {
+        "scopes": {"active": active, "runs": runs},
+        "claims": {"held": claims},
+        "once": {"held": once},
+        "queues": {
+            "ready": ready,
+            "delayed": delayed,
+            "leased": leased,
+            "dead": dead,
+            "oldestReadyAt": oldest,
+        },
+        "tasks": {"QUEUED": queued, "RUNNING": running},
+        "workers": workers,
+        "waits": waits,
+        "events": {
+            "lastMinute": last_minute,
+            "lastHour": last_hour,
+            "perSecond": round(last_minute / _MINUTE_S, 3),
+        },
+        "countedUpTo": bounds.counted_max,
+    }

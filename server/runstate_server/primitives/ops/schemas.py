@@ -1,0 +1,149 @@
+"""Reports on the wire."""
+
+from runstate_server.primitives.mailboxes.schemas import Mode
+from runstate_server.primitives.messages.schemas import Depth
+from runstate_server.primitives.scopes.schemas import ScopeView
+from runstate_server.web.schemas import View
+
+
+class Worker(View):
+    """Who holds something now. keys: of claims and of once; messages: their ids."""
+
+    holder: str
+    session: str
+    keys: list[str]
+    grants: list[str]
+    messages: list[str]
+    earliest_lease_expiry: str
+
+
+class WaitingInRun(View):
+    """permit: the key, name or id of what is waited for, whatever the kind; holder: null where the call does
+    not say who waits."""
+
+    kind: str
+    permit: str
+    units: int | None
+    holder: str | None
+    since: str
+    position: int | None
+
+
+class Queue(View):
+    """A mailbox with work in the run."""
+
+    mailbox_id: str
+    name: str
+    mode: Mode
+    ready: int
+    delayed: int
+    leased: int
+    dead: int
+    oldest_ready_at: str | None
+
+
+class TaskCounts(View):
+    """How many tasks are in each state."""
+
+    QUEUED: int
+    RUNNING: int
+    SUCCEEDED: int
+    FAILED: int
+    CANCELLED: int
+    EXPIRED: int
+
+    model_config = View.model_config | {"alias_generator": None}
+
+
+class RunReport(View):
+    """Of the scope that was asked about and all below it. Lists have 500 entries at most, counts stop at
+    100,000. timers, barriers, groups: of rooms that are still to come."""
+
+    root_scope_id: str
+    scope: ScopeView
+    workers: list[Worker]
+    waiting: list[WaitingInRun]
+    queues: list[Queue]
+    tasks: TaskCounts
+    timers: list[object]
+    barriers: list[object]
+    groups: list[object]
+
+
+class Blocker(View):
+    """Who holds what is waited for."""
+
+    holder: str
+    session: str
+    lease_expires_at: str
+
+
+class Wait(View):
+    """resource: a key, name or id. cycle: the holders that wait for each other in a circle, from this one on;
+    null when this wait closes none. why: the same for people, in a sentence."""
+
+    kind: str
+    resource: str
+    units: int | None
+    holder: str | None
+    scope_id: str
+    since: str
+    blocked_by: list[Blocker]
+    cycle: list[str] | None
+    why: str
+
+
+class Waits(View):
+    """Those in a circle first, then the longest; 500 at most."""
+
+    waits: list[Wait]
+
+
+class Scopes(View):
+    """runs: those of them that are roots."""
+
+    active: int
+    runs: int
+
+
+class Held(View):
+    """Under leases that are alive."""
+
+    held: int
+
+
+class Queues(Depth):
+    """All mailboxes of the space together."""
+
+    oldest_ready_at: str | None
+
+
+class Unfinished(View):
+    """Tasks that are not terminal."""
+
+    QUEUED: int
+    RUNNING: int
+
+    model_config = View.model_config | {"alias_generator": None}
+
+
+class Events(View):
+    """Numbered in the journal; perSecond: over the last minute."""
+
+    last_minute: int
+    last_hour: int
+    per_second: float
+
+
+class Summary(View):
+    """workers: distinct holders and sessions that hold something. countedUpTo: where a count stops."""
+
+    scopes: Scopes
+    claims: Held
+    once: Held
+    queues: Queues
+    tasks: Unfinished
+    workers: int
+    waits: int
+    events: Events
+    counted_up_to: int
