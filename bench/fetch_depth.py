@@ -25,7 +25,6 @@ from runstate_server.kernel import install
 from tests.support import database, spaces
 from tests.support.backlog import Backlog
 
-FETCHES = 300
 WARM_UP = 50
 PAST = datetime(2001, 1, 1, tzinfo=UTC)
 AIM = 1.5
@@ -52,7 +51,7 @@ class Queue:
         sql = f"SELECT facts FROM {self.schema}.{function}($1, {places}, NULL, NULL)"
         return str(json.loads(await self.connection.fetchval(sql, self.space_id, *args))["id"])
 
-    async def fetch_ms(self, count: int = FETCHES, *, below: bool = True) -> float:
+    async def fetch_ms(self, count: int, *, below: bool = True) -> float:
         """The median of so many fetches; what is delivered is completed outside the measurement."""
         take = await self.connection.prepare(
             f"SELECT status, facts FROM {self.schema}.message_take($1, $2::text::uuid, $3::text::uuid, $4,"
@@ -85,7 +84,9 @@ async def queue(template: database.Template) -> AsyncIterator[Queue]:
 
 
 class Report:
-    def __init__(self) -> None:
+    def __init__(self, million: int, fetches: int) -> None:
+        self.million = million
+        self.fetches = fetches
         self._base = 0.0
 
     def line(self, what: str, ms: float, *, base: bool = False) -> None:
@@ -96,53 +97,56 @@ class Report:
         print(f"{what:<58}{ms:>9.3f} ms{ratio:>8.2f}{mark}", flush=True)
 
 
-async def depths(template: database.Template, report: Report, million: int) -> None:
+async def depths(template: database.Template, report: Report) -> None:
+    fetches, million = report.fetches, report.million
     async with queue(template) as q:
         waiting = 0
         for count in (1_000, million // 10, million):
-            await q.backlog.fill(q.root, count - waiting + (FETCHES + WARM_UP if waiting else 2 * FETCHES))
+            await q.backlog.fill(q.root, count - waiting + (fetches + WARM_UP if waiting else 2 * fetches))
             waiting = count
             await q.fetch_ms(WARM_UP)
-            report.line(f"{count:,} waiting", await q.fetch_ms(), base=count == 1_000)
+            report.line(f"{count:,} waiting", await q.fetch_ms(fetches), base=count == 1_000)
         await q.connection.execute("VACUUM ANALYZE runstate.queue_ready, runstate.messages")
-        report.line(f"{million:,} waiting, analysed", await q.fetch_ms())
-        await long_snapshot(q, report, f"{million:,} waiting")
+        report.line(f"{million:,} waiting, analysed", await q.fetch_ms(fetches))
+        await long_snapshot(q, report)
 
 
-async def long_snapshot(q: Queue, report: Report, what: str) -> None:
+async def long_snapshot(q: Queue, report: Report) -> None:
     """A snapshot that stays open elsewhere keeps every row that is taken: fetches step over them."""
     async with database.connected(q.url) as other:
         await other.execute("SET idle_in_transaction_session_timeout = 0")
         await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM runstate.epoch")
         taken = 0
-        for count in (1_000, 3_000, 10_000):
+        for count in (3 * report.fetches, 10 * report.fetches, 30 * report.fetches):
             await q.fetch_ms(count - taken)
-            report.line(f"{what}, a snapshot open for {count:,} fetches", await q.fetch_ms())
-            taken = count + FETCHES
+            took = await q.fetch_ms(report.fetches)
+            report.line(f"{report.million:,} waiting, a snapshot open for {count:,} fetches", took)
+            taken = count + report.fetches
 
 
-async def finished(template: database.Template, report: Report, million: int) -> None:
+async def finished(template: database.Template, report: Report) -> None:
     async with queue(template) as q:
-        await q.backlog.fill(q.root, million, ended="ACKED")
-        await q.backlog.fill(q.root, 1_000 + FETCHES)
+        await q.backlog.fill(q.root, report.million, ended="ACKED")
+        await q.backlog.fill(q.root, 1_000 + report.fetches)
         await q.fetch_ms(WARM_UP)
-        report.line(f"1,000 waiting, {million:,} finished", await q.fetch_ms())
+        report.line(f"1,000 waiting, {report.million:,} finished", await q.fetch_ms(report.fetches))
 
 
-async def in_the_way(template: database.Template, report: Report, many: int) -> None:
+async def in_the_way(template: database.Template, report: Report) -> None:
+    fetches, many = report.fetches, report.million // 10
     async with queue(template) as q:
         await q.backlog.fill(q.root, many, priority=100, delay_s=3600)
-        await q.backlog.fill(q.root, 1_000 + FETCHES)
+        await q.backlog.fill(q.root, 1_000 + fetches)
         await q.fetch_ms(WARM_UP)
-        report.line(f"{many:,} delayed of higher priority before 1,000", await q.fetch_ms())
+        report.line(f"{many:,} delayed of higher priority before 1,000", await q.fetch_ms(fetches))
     async with queue(template) as q:
         await q.backlog.fill(q.beside, many, priority=100)
-        await q.backlog.fill(q.root, 1_000 + FETCHES)
+        await q.backlog.fill(q.root, 1_000 + fetches)
         await q.fetch_ms(WARM_UP, below=False)
-        report.line(f"{many:,} of another scope before 1,000", await q.fetch_ms(below=False))
+        report.line(f"{many:,} of another scope before 1,000", await q.fetch_ms(fetches, below=False))
     async with queue(template) as q:
         await q.backlog.fill(q.root, many, priority=100, deadline=PAST)
-        await q.backlog.fill(q.root, 1_000 + FETCHES)
+        await q.backlog.fill(q.root, 1_000 + fetches)
         report.line(f"{many:,} expired before 1,000: the first fetch", await q.fetch_ms(1))
         report.line(f"{many:,} expired before 1,000: while they are settled", await q.fetch_ms(20))
         await q.connection.execute(
@@ -150,7 +154,7 @@ async def in_the_way(template: database.Template, report: Report, many: int) -> 
         )
         await q.connection.execute("VACUUM runstate.queue_ready")
         await q.fetch_ms(WARM_UP)
-        report.line("1,000 waiting, once those are gone", await q.fetch_ms())
+        report.line("1,000 waiting, once those are gone", await q.fetch_ms(fetches))
 
 
 async def ranks(template: database.Template, report: Report) -> None:
@@ -158,27 +162,26 @@ async def ranks(template: database.Template, report: Report) -> None:
         for priority in range(-100, 101):
             await q.backlog.fill(q.root, 1, priority=priority)
         await q.fetch_ms(201)
-        await q.backlog.fill(q.root, 1_000 + FETCHES, priority=-100)
-        report.line("1,000 waiting in the last of 201 priorities", await q.fetch_ms())
+        await q.backlog.fill(q.root, 1_000 + report.fetches, priority=-100)
+        report.line("1,000 waiting in the last of 201 priorities", await q.fetch_ms(report.fetches))
 
 
-async def run(million: int) -> None:
+async def run(report: Report) -> None:
     with database.Cluster() as template:
-        report = Report()
-        await depths(template, report, million)
-        await finished(template, report, million)
-        await in_the_way(template, report, million // 10)
-        await ranks(template, report)
+        for part in (depths, finished, in_the_way, ranks):
+            await part(template, report)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench-fetch", description=__doc__)
     parser.add_argument("--million", type=int, default=1_000_000, help="what stands for it, 20,000 at least")
-    million = parser.parse_args().million
-    if million < 20_000:
+    parser.add_argument("--fetches", type=int, default=300, help="how many each median is of (default 300)")
+    given = parser.parse_args()
+    if given.million < 20_000:
         parser.error("--million must be 20,000 or more")
-    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; medians of {FETCHES} fetches\n")
-    asyncio.run(run(million))
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    print(f"load average {load:.1f} on {cores} cores; medians of {given.fetches} fetches\n")
+    asyncio.run(run(Report(given.million, given.fetches)))
     return 0
 
 

@@ -90,10 +90,10 @@ def test_a_workload_of_which_something_is_not_recorded_is_called_wrong():
 
 @pytest.mark.processes
 def test_the_fetch_script_compares_every_depth_and_obstacle_with_a_short_queue():
-    said = run("bench.fetch_depth", "--million", "20000")
+    said = run("bench.fetch_depth", "--million", "20000", "--fetches", "20")
     for what in (
         "20,000 waiting, analysed",
-        "20,000 waiting, a snapshot open for 10,000 fetches",
+        "20,000 waiting, a snapshot open for 600 fetches",
         "1,000 waiting, 20,000 finished",
         "2,000 delayed of higher priority before 1,000",
         "2,000 of another scope before 1,000",
