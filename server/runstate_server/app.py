@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from runstate_server import __version__, migrator
@@ -345,9 +346,18 @@ async def _http(request: Request, error: HTTPException) -> Response:
             Code.VALIDATION_FAILED,
             _why_not(request.method, error),
             status=error.status_code,
-            headers=dict(error.headers or {}),
+            headers=dict(error.headers or {}) | _allowed(request, error),
         )
     return replies.error(refusal, _id_of(request))
+
+
+def _allowed(request: Request, error: HTTPException) -> dict[str, str]:
+    """With a 405: the methods of every route of this path. The framework names those of the first alone."""
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return {}
+    routes = [*request.app.routes, *(route for room in ROOMS for route in room.routes)]
+    here = [r for r in routes if isinstance(r, Route) and r.path_regex.match(request.scope["path"])]
+    return {"Allow": ", ".join(sorted({method for route in here for method in route.methods or ()}))}
 
 
 def _why_not(method: str, error: HTTPException) -> str:

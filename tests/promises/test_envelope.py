@@ -2,14 +2,17 @@
 
 import http.client
 import json
+import re
 
 import httpx
 import pytest
 
+from tests.promises.everyone import OPERATOR
 from tests.promises.kinds import post
 from tests.promises.table import SHAPES
 from tests.support import spaces
 from tests.support.builders import Call, ok, refused, scope
+from tests.support.document import routes
 
 
 @pytest.fixture
@@ -91,6 +94,20 @@ def test_a_wrong_method_is_405_in_the_envelope_and_says_what_is_allowed(api, met
     response = api.request(method, path)
     assert method in refused(response, "VALIDATION_FAILED", status=405)
     assert response.headers["allow"]
+
+
+METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
+
+
+@pytest.mark.parametrize("path", sorted({route.path for route in routes()}))
+def test_a_method_that_a_path_lacks_is_refused_with_all_that_it_has(stranger, space, path):
+    here = re.sub(r"{\w+}", "x", path.replace("{space_id}", space.id))
+    allowed = {r.method for r in routes() if re.fullmatch(re.sub(r"{\w+}", "[^/]+", r.path), here)}
+    for method in METHODS - allowed:
+        rights = OPERATOR if "/admin/" in here else space.headers
+        response = stranger.request(method, here, headers=rights)
+        assert method in refused(response, "VALIDATION_FAILED", status=405)
+        assert {name.strip() for name in response.headers["allow"].split(",")} == allowed
 
 
 def test_a_head_request_has_a_request_id_and_no_body(api):

@@ -4,20 +4,18 @@ The places are those of the OpenAPI document, in paths, queries and bodies at an
 to this by itself, and a new kind of thing by one line of `everything`.
 """
 
-import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import httpx
 import pytest
 
-from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
+from tests.promises.things import everything, kind_of
 from tests.support import races, spaces
 from tests.support.builders import Call, Once, end, held, ok, refused, scope
 from tests.support.document import routes
 from tests.support.journal import events
-from tests.support.queues import Claim, batch, mailbox, submitted, taken, view
+from tests.support.queues import Claim, batch, mailbox, submitted
 
 UNKNOWN = "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47"
 MALFORMED = (
@@ -47,40 +45,6 @@ def foreign(server, database_url):
         yield client
 
 
-@dataclass(frozen=True)
-class Things:
-    """One of everything in a space: ids by kind, and tokens by the room that gave them."""
-
-    client: httpx.Client
-    ids: dict[str, str]
-    tokens: dict[str, str]
-    views: list[Call]
-
-    def look(self):
-        """All of it as its own space sees it."""
-        return [ok(each.send(self.client)) for each in self.views]
-
-
-def everything(client, space, door):
-    """One of every kind of thing that has an id, held where it can be."""
-    it = box(client)
-    once, claim = Once(it.scope), Claim(it.scope)
-    task = submitted(client, it)
-    delivery = taken(client, it.recv(lease_s=3600))
-    made = {"label": "theirs", "permissions": ["runtime"]}
-    key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
-    return Things(
-        client,
-        {"scope": it.scope, "mailbox": it.id, "message": delivery.id, "task": task, "key": key["id"]},
-        {
-            "once": held(client, once, lease_s=3600),
-            "claims": ok(claim.acquire(lease_s=3600).send(client), 201)["token"],
-            "messages": delivery.token,
-        },
-        [it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}"), once.view(), claim.view()],
-    )
-
-
 @pytest.fixture(scope="module")
 def theirs(server, database_url, residents):
     """What another space has."""
@@ -93,12 +57,6 @@ def theirs(server, database_url, residents):
 def ours(residents, meant):
     """What the space of the callers has."""
     return meant(lambda: everything(residents.api, residents.space, residents.door))
-
-
-def kind_of(name):
-    """The kind of thing that a place of this name refers to."""
-    word = re.sub(r"_?id$", "", name, flags=re.IGNORECASE).lower()
-    return {"parent": "scope", "parentscope": "scope"}.get(word, word)
 
 
 PLACES = [

@@ -17,7 +17,7 @@ from tests.support.builders import Call
 
 SNAPSHOT = Path(__file__).parents[1] / "contract/openapi.json"
 INSIDE = "/v1/spaces/{space_id}"
-_DOCUMENT = json.loads(SNAPSHOT.read_text())
+DOCUMENT = json.loads(SNAPSHOT.read_text())
 _MARK = "the-place-of-a-value"
 
 
@@ -115,7 +115,7 @@ def routes() -> list[Route]:
     """Every route of the document below /v1."""
     return [
         Route(method.upper(), path, operation)
-        for path, methods in _DOCUMENT["paths"].items()
+        for path, methods in DOCUMENT["paths"].items()
         for method, operation in methods.items()
         if path.startswith("/v1/")
     ]
@@ -135,7 +135,7 @@ def _places(schema: dict[str, Any], at: tuple[str | int, ...], *, required: bool
 def _kinds(schema: dict[str, Any], at: tuple[str | int, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What may stand in a place, null apart, and the schema that says so."""
     if "$ref" in schema:
-        schema = _DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        schema = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
         for option in schema["anyOf"]:
             if option.get("type") != "null":

@@ -18,6 +18,7 @@ name_chars_max: Final = 256
 key_chars_max: Final = 512
 holder_chars_max: Final = 256
 space_id_chars_max: Final = 64
+token_chars_max: Final = 256
 key_spaces_max: Final = 100
 limit_max: Final = 10**12
 idempotency_key_chars_max: Final = 255

@@ -15,15 +15,18 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
 from runstate_server.foundation import bounds
+from runstate_server.web import fields
 from runstate_server.web.bodies import UserJson
 from runstate_server.web.schemas import Error
 
 _ASSETS: Final = "/docs/assets"
 _METHODS: Final = ("get", "put", "post", "patch", "delete")
-_PARAMETERS: Final[dict[str, tuple[str, int]]] = {
-    "space_id": ("The space: 1 to 64 of A-Z a-z 0-9 . _ -", bounds.space_id_chars_max),
-    "key": ("The key, percent-encoded; it may contain `/`.", bounds.key_chars_max),
-    "name": ("The name, percent-encoded; it may contain `/`.", bounds.name_chars_max),
+# Of a path: what it is, its most characters, its pattern.
+_ID: Final = ("An id that this server gave out.", bounds.key_chars_max, fields.NO_NUL)
+_PARAMETERS: Final[dict[str, tuple[str, int, str]]] = {
+    "space_id": ("The space: 1 to 64 of A-Z a-z 0-9 . _ -", bounds.space_id_chars_max, fields.SPACE_ID),
+    "key": ("The key, percent-encoded; it may contain `/`.", bounds.key_chars_max, fields.NO_NUL),
+    "name": ("The name, percent-encoded; it may contain `/`.", bounds.name_chars_max, fields.NO_NUL),
 }
 _DESCRIPTION: Final = """Coordination for programs that run in many places.
 
@@ -110,10 +113,8 @@ def _complete(path: str, method: str, operation: dict[str, Any], schemas: dict[s
     for part in path.split("/"):
         if part.startswith("{"):
             name = part[1:-1]
-            text, chars_max = _PARAMETERS.get(
-                name, ("An id that this server gave out.", bounds.key_chars_max)
-            )
-            schema = {"type": "string", "minLength": 1, "maxLength": chars_max}
+            text, chars_max, pattern = _PARAMETERS.get(name, _ID)
+            schema = {"type": "string", "minLength": 1, "maxLength": chars_max, "pattern": pattern}
             parameters.append(
                 {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
             )

@@ -11,6 +11,8 @@ from runstate_server.foundation import bounds
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SPACE_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{bounds.space_id_chars_max}}}")
+SPACE_ID = f"^{_SPACE_ID.pattern}$"  # as the document says it
+NO_NUL = r"^[^\u0000]*$"
 _INSTANT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -68,12 +70,17 @@ def _space_id(value: str) -> str:
     return value
 
 
-SpaceId = Annotated[str, AfterValidator(_space_id)]
-Name = Annotated[str, Field(min_length=1, max_length=bounds.name_chars_max), AfterValidator(_no_nul)]
-Key = Annotated[str, Field(min_length=1, max_length=bounds.key_chars_max), AfterValidator(_no_nul)]
-Holder = Annotated[str, Field(min_length=1, max_length=bounds.holder_chars_max), AfterValidator(_no_nul)]
+def _text(chars_max: int) -> Any:
+    """At least one character, none of them NUL; the document says so, too."""
+    return Field(min_length=1, max_length=chars_max, json_schema_extra={"pattern": NO_NUL})
+
+
+SpaceId = Annotated[str, Field(json_schema_extra={"pattern": SPACE_ID}), AfterValidator(_space_id)]
+Name = Annotated[str, _text(bounds.name_chars_max), AfterValidator(_no_nul)]
+Key = Annotated[str, _text(bounds.key_chars_max), AfterValidator(_no_nul)]
+Holder = Annotated[str, _text(bounds.holder_chars_max), AfterValidator(_no_nul)]
 Id = Annotated[str, Field(max_length=1_000)]
-Token = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_no_nul)]
+Token = Annotated[str, _text(bounds.token_chars_max), AfterValidator(_no_nul)]
 Text = Annotated[str, AfterValidator(_cut)]
 LeaseSeconds = Annotated[float, Field(ge=bounds.lease_s_min, le=bounds.lease_s_max, allow_inf_nan=False)]
 DelaySeconds = Annotated[float, Field(ge=0, le=bounds.delay_s_max, allow_inf_nan=False)]

@@ -1,11 +1,12 @@
 """Events on the wire."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from runstate_server.foundation import bounds
+from runstate_server.web.fields import NO_NUL
 from runstate_server.web.schemas import View
 
 
@@ -87,6 +88,11 @@ def _aggregate(text: str) -> str:
     return text
 
 
-Types = Annotated[str, AfterValidator(_whole)]
-AggregateText = Annotated[str, Field(max_length=1_100), AfterValidator(_aggregate)]
+_TYPES: Final[dict[str, Any]] = {"minLength": 1, "maxLength": bounds.types_chars_max, "pattern": NO_NUL}
+_AGGREGATE: Final[dict[str, Any]] = {"pattern": rf"^({'|'.join(Kind)}):[^\u0000]+$"}
+
+Types = Annotated[str, Field(json_schema_extra=_TYPES), AfterValidator(_whole)]
+AggregateText = Annotated[
+    str, Field(max_length=1_100, json_schema_extra=_AGGREGATE), AfterValidator(_aggregate)
+]
 WaitSeconds = Annotated[float, Field(ge=0), BeforeValidator(_seconds)]

@@ -1,0 +1,51 @@
+"""One of everything that has an id, for whoever needs an id of each kind. A new kind of thing joins here."""
+
+import re
+from dataclasses import dataclass
+
+import httpx
+
+from tests.promises.everyone import OPERATOR
+from tests.promises.rows_messages import box
+from tests.support.builders import Call, Once, held, ok
+from tests.support.queues import Claim, submitted, taken, view
+
+
+@dataclass(frozen=True)
+class Things:
+    """One of everything in a space: ids by kind, and tokens by the room that gave them."""
+
+    client: httpx.Client
+    ids: dict[str, str]
+    tokens: dict[str, str]
+    views: list[Call]
+
+    def look(self):
+        """All of it as its own space sees it."""
+        return [ok(each.send(self.client)) for each in self.views]
+
+
+def everything(client, space, door):
+    """One of every kind of thing that has an id, held where it can be."""
+    it = box(client)
+    once, claim = Once(it.scope), Claim(it.scope)
+    task = submitted(client, it)
+    delivery = taken(client, it.recv(lease_s=3600))
+    made = {"label": "theirs", "permissions": ["runtime"]}
+    key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
+    return Things(
+        client,
+        {"scope": it.scope, "mailbox": it.id, "message": delivery.id, "task": task, "key": key["id"]},
+        {
+            "once": held(client, once, lease_s=3600),
+            "claims": ok(claim.acquire(lease_s=3600).send(client), 201)["token"],
+            "messages": delivery.token,
+        },
+        [it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}"), once.view(), claim.view()],
+    )
+
+
+def kind_of(name):
+    """The kind of thing that a place of this name refers to."""
+    word = re.sub(r"_?id$", "", name, flags=re.IGNORECASE).lower()
+    return {"parent": "scope", "parentscope": "scope"}.get(word, word)
