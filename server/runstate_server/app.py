@@ -352,12 +352,15 @@ async def _http(request: Request, error: HTTPException) -> Response:
 
 
 def _allowed(request: Request, error: HTTPException) -> dict[str, str]:
-    """With a 405: the methods of every route of this path. The framework names those of the first alone."""
+    """With a 405: the methods of all routes of this path, of which the framework names those of the first
+    alone. As in the document, a path that is written out comes before one with a parameter in its place."""
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return {}
     routes = [*request.app.routes, *(route for room in ROOMS for route in room.routes)]
     here = [r for r in routes if isinstance(r, Route) and r.path_regex.match(request.scope["path"])]
-    return {"Allow": ", ".join(sorted({method for route in here for method in route.methods or ()}))}
+    closest = min((len(route.param_convertors) for route in here), default=0)
+    methods = {m for r in here if len(r.param_convertors) == closest for m in r.methods or ()}
+    return {"Allow": ", ".join(sorted(methods))}
 
 
 def _why_not(method: str, error: HTTPException) -> str:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _DEV_SPACE = "dev"
 _KEY_FILE = "api-key"
 _GRACEFUL_S = 8
+_ALIVE_S = (
+    30  # within which one of several server processes says that it lives; a slow machine takes its time
+)
 _BACKLOG = 1024
 
 
@@ -153,7 +156,6 @@ def _run_server(settings: "Settings", listener: socket.socket) -> None:
     from uvicorn.supervisors import Multiprocess
 
     from runstate_server import app
-    from runstate_server.web.protocol import Protocol
 
     global _serving  # noqa: PLW0603  one process, one state of its signals
     one = settings.workers == 1
@@ -161,7 +163,7 @@ def _run_server(settings: "Settings", listener: socket.socket) -> None:
         app.build(app.Service(settings)) if one else "runstate_server.app:create_app",
         factory=not one,
         workers=settings.workers,
-        http=Protocol,
+        http="runstate_server.web.protocol:Protocol",  # a name: a process that begins must answer at once
         ws="none",
         lifespan="on",
         log_config=None,
@@ -169,6 +171,7 @@ def _run_server(settings: "Settings", listener: socket.socket) -> None:
         server_header=False,
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACEFUL_S,
+        timeout_worker_healthcheck=_ALIVE_S,
     )
     _serving = True
     try:

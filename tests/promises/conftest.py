@@ -6,17 +6,14 @@ import pytest
 from tests.promises.everyone import Everyone
 from tests.support import spaces
 from tests.support.journal import events
-from tests.support.metrics import Metrics
+from tests.support.metrics import crashed
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_call_of_the_whole_run_ended_in_a_500(server):
     """Looked at when all is done, over every call of this worker's tests."""
     yield
-    log = server.log()
-    counts = Metrics.of(server).samples.items()
-    crashed = [labels for (_, labels), count in counts if count and ("status", "500") in labels]
-    assert crashed == [], log[log.find("a request crashed") :][:4000]
+    assert crashed(server) == "", "the log of the first crash"
 
 
 @pytest.fixture

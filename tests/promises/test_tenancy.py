@@ -12,10 +12,10 @@ import pytest
 from tests.promises.rows_messages import box
 from tests.promises.things import everything, kind_of
 from tests.support import races, spaces
-from tests.support.builders import Call, Once, end, held, ok, refused, scope
+from tests.support.builders import Call, end, ok, refused, scope
 from tests.support.document import routes
 from tests.support.journal import events
-from tests.support.queues import Claim, batch, mailbox, submitted
+from tests.support.queues import Claim, batch, mailbox, submitted, taken
 
 UNKNOWN = "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47"
 MALFORMED = (

@@ -41,6 +41,13 @@ class Metrics:
         return self.value("runstate_pool_idle") < self.value("runstate_pool_connections")
 
 
+def crashed(replica: Replica) -> str:
+    """The log from the first crash on, if any call of that replica ended in a 500."""
+    log = replica.log()
+    fives = any(n and ("status", "500") in labels for (_, labels), n in Metrics.of(replica).samples.items())
+    return log[log.find("a request crashed") :][:4000] or "no log of it" if fives else ""
+
+
 def until_polls(replica: Replica, count: int) -> Metrics:
     """Wait until exactly that many long polls are open in that replica, all of them asleep.
     Two looks: a poll that had just subscribed at the first is in the database, or asleep, by the second."""
