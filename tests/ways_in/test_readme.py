@@ -86,3 +86,10 @@ def test_every_link_between_pages_leads_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):
             assert (page.parent / Path(target)).exists(), f"{sources.name(page)} links to {target}"
+
+
+def test_every_page_is_listed_in_the_index_and_the_index_in_the_readme():
+    index = pages.page("docs/README.md")
+    here = [page for page in PAGES if page.parent == sources.ROOT / "docs" and page.name != "README.md"]
+    assert [page.name for page in here if f"]({page.name})" not in index] == []
+    assert "](docs/README.md)" in README
