@@ -108,7 +108,7 @@ def test_every_call_prints_what_the_page_shows(walk):
     printed = pages.leveled([output for _, output in walk])
     shown = pages.leveled(["" if answer is None else answer.text for (_, answer), _ in walk])
     for (call, _), real, promised in zip([pair for pair, _ in walk], printed, shown, strict=True):
-        assert pages.same(real) == pages.same(promised), call.heading
+        assert pages.same(real) == pages.same(promised), f"{call.heading}: see the head of this file"
 
 
 @pytest.mark.processes
