@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -157,13 +158,23 @@ def laid_out(output: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rewritten(text: str, pairs: list[tuple[Block, Block | None]], printed: list[str]) -> str:
-    """The page with what was printed in place of what it shows."""
-    for (_, answer), output in sorted(zip(pairs, printed, strict=True), key=lambda p: -p[0][0].start):
-        if answer is not None:
-            fence = f"```{answer.language}\n{laid_out(output)}```"
-            text = text[: answer.start] + fence + text[answer.end :]
-    return text
+def check_shown(name: str, pairs: list[tuple[Block, Block | None]], printed: list[str]) -> None:
+    """Each block printed what the page shows below it; with SNAPSHOT=write the page is made to show it."""
+    shown = leveled(["" if answer is None else answer.text for _, answer in pairs])
+    wrong = [
+        block.heading
+        for (block, _), real, promised in zip(pairs, leveled(printed), shown, strict=True)
+        if same(real) != same(promised)
+    ]
+    text = page(name)
+    if wrong and os.environ.get("SNAPSHOT") == "write":
+        for (_, answer), output in reversed(list(zip(pairs, printed, strict=True))):
+            if answer is not None:  # from the end, so that places before it stay where they are
+                fence = f"```{answer.language}\n{laid_out(output)}```"
+                text = text[: answer.start] + fence + text[answer.end :]
+        (sources.ROOT / name).write_text(text)
+        return
+    assert not wrong, f"{name} shows something else below {wrong}; see the head of this test's file"
 
 
 def rows(text: str, after: str) -> list[list[str]]:

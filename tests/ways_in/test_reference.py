@@ -40,12 +40,7 @@ def check(name, text, promised):
 def walk(name, pairs, folder, variables, before=""):
     """The blocks print what the page shows below them."""
     printed = pages.run_blocks([before, *(sh.text for sh, _ in pairs)], folder, variables)[1:]
-    if os.environ.get("SNAPSHOT") == "write":
-        (sources.ROOT / name).write_text(pages.rewritten(pages.page(name), pairs, printed))
-        return
-    shown = pages.leveled(["" if answer is None else answer.text for _, answer in pairs])
-    for (call, _), real, promised in zip(pairs, pages.leveled(printed), shown, strict=True):
-        assert pages.same(real) == pages.same(promised), call.text
+    pages.check_shown(name, pairs, printed)
 
 
 def cell(text):
