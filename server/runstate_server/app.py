@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from http import HTTPStatus
 from types import FrameType
 from typing import Any
@@ -109,7 +109,7 @@ class Service:
         engine = db.open_engine(s.database_dsn, named_statements=s.named_statements)
         polls = LongPolls(self.bus, self.drain)
         self.floor = Floor(self.kernel, polls, engine)
-        self.registry.register(Gauges(self.pool, polls, self.bus, self.sweeper, self.sequencer))
+        self.registry.register(Gauges(self.kernel, polls, self.bus, self.sweeper, self.sequencer))
         await self.check()
         if s.bootstrap_space_id is not None and s.bootstrap_api_key is not None:
             await spaces.bootstrap(
@@ -123,23 +123,23 @@ class Service:
         self._telling = asyncio.create_task(polls.waiters.run(self._tell_waits), name="waits")
 
     async def stop(self) -> None:
-        """End the background work, then the connections; bounded."""
+        """End the background work, then the connections; each within a second, also when the database says
+        nothing."""
         for task in (self._alive, self._telling):
             task.cancel()
-        await asyncio.gather(self._alive, self._telling, return_exceptions=True)
-        await self.partitions.stop()
-        await self.sweeper.stop()
-        await self.sequencer.stop()
-        await self.bus.stop()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.floor.long_polls.waiters.leave(self._tell_waits), 1.0)
-        with contextlib.suppress(Exception):
-            await asyncio.wait_for(self.kernel.step("replica_gone", self._replica), 1.0)
-        await self.floor.engine.dispose()
-        try:
-            await asyncio.wait_for(self.pool.close(), 2.0)
-        except TimeoutError:
-            self.pool.terminate()
+        workers = (self.partitions, self.sweeper, self.sequencer, self.bus)
+        ends = (self._alive, self._telling, *(worker.stop() for worker in workers))
+        await _within_a_second(asyncio.gather(*ends, return_exceptions=True))
+        waiters = self.floor.long_polls.waiters
+        goodbyes = (waiters.leave(self._tell_waits), self.kernel.step("replica_gone", self._replica))
+        await _within_a_second(asyncio.gather(*goodbyes, return_exceptions=True))
+        await _within_a_second(asyncio.gather(self.floor.engine.dispose(), self.pool.close()))
+        self.pool.terminate()
+
+    def begin_drain(self) -> None:
+        """Answer long polls at once, and let no call wait long for a database that is away."""
+        self.drain.event.set()
+        self.kernel.hurry()
 
     async def ready(self) -> str | None:
         """Why this replica should get no traffic; None when it should."""
@@ -214,6 +214,12 @@ class Service:
             await asyncio.sleep(5.0)
 
 
+async def _within_a_second(ending: Awaitable[Any]) -> None:
+    """Whatever comes of it: the process is about to end, and with it all of its connections."""
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(ending, 1.0)
+
+
 async def reason_not_to_serve(settings: Settings) -> str | None:
     """Why `serve` would refuse this database, in one line; None when it would not. Waits a while for one that
     is away."""
@@ -239,7 +245,7 @@ def drain_on_signals(service: Service) -> None:
     def hook(number: int, frame: FrameType | None) -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
-        loop.call_soon_threadsafe(service.drain.event.set)
+        loop.call_soon_threadsafe(service.begin_drain)
         loop.call_soon_threadsafe(
             loop.call_later, service.settings.drain_grace_s, before[signal.Signals(number)], number, frame
         )

@@ -85,7 +85,7 @@ class Settings(BaseSettings):
         30.0,
         ge=1,
         le=3600,
-        description="Seconds within which a connection must bring a request's head, and more of its body.",
+        description="Seconds in which a connection must bring a request's head, more of its body, or read.",
     )
     tick_s: float = Field(
         2.0, ge=0.05, le=60, description="Seconds between two slow ticks, which repair lost wake-ups."

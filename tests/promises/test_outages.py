@@ -6,6 +6,7 @@ joins by its rows, see table.py.
 
 import asyncio
 import contextlib
+import json
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from urllib.parse import urlsplit
@@ -16,8 +17,8 @@ import pytest
 from tests.promises.table import SHAPES
 from tests.support import database, races, spaces
 from tests.support.builders import Call, Once, held, ok, refused, scope
-from tests.support.faults import AILING, AWAY, Victim, an_empty_one, frozen, stopped, swallowed
-from tests.support.metrics import until_polls
+from tests.support.faults import AILING, AWAY, Victim, an_empty_one, crowded, frozen, stopped, swallowed
+from tests.support.metrics import Metrics, until_polls
 from tests.support.processes import Replica
 from tests.support.proxy import RoundRobin, database_socket, database_through
 from tests.support.queues import Claim, mailbox, submitted, view
@@ -177,6 +178,31 @@ def test_an_ailing_database_answers_what_it_can_and_the_rest_is_refused_and_late
             assert after.content == before.content
 
 
+@pytest.mark.parametrize("fault", [stopped, frozen, swallowed, crowded], ids=named)
+def test_a_replica_stops_in_time_though_its_database_is_away_and_answers_what_is_inside(victim, space, fault):
+    url = database_through(victim.wire, victim.url) if fault is swallowed else victim.url
+    with Replica(url) as replica, space.client(replica.url) as api:
+        once = Once(scope(api))
+        held(api, once, lease_s=3600)
+        polls = sent(space, replica.url, [once.view(30_000)] * 3)
+        until_polls(replica, 3)
+        calls, _ = every_call(api)
+        with fault(victim):
+            answers = sent(space, replica.url, calls)
+            races.until_blocking(lambda: inside(replica, len(calls)), what="calls inside")
+            assert replica.stop() == 0
+        for response, _ in answers.result(5):
+            assert away(response)
+        for response, _ in polls.result(5):
+            assert ok(response)["state"] == "HELD"
+        assert "Traceback" not in replica.log()
+
+
+def inside(replica, count):
+    """Whether so many calls have come and not been answered."""
+    return Metrics.of(replica).value("runstate_requests_open") >= count
+
+
 @pytest.mark.parametrize("fault", [stopped, frozen, swallowed, an_empty_one], ids=named)
 def test_a_poll_that_sleeps_through_an_outage_is_woken_by_what_comes_after_it(
     victim, replica, space, api, fault
@@ -191,3 +217,29 @@ def test_a_poll_that_sleeps_through_an_outage_is_woken_by_what_comes_after_it(
     ok(once.complete(token, 1).send(api))
     for response, _ in polls.result(60):
         assert response.json().get("state") == "DONE" or away(response)
+
+
+@pytest.mark.parametrize("fault", [stopped, frozen], ids=named)
+def test_a_stream_of_events_outlives_an_outage_and_tells_none_twice(victim, replica, api, fault):
+    def told():
+        found = []
+        with api.stream("GET", "/events/stream") as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data: "):
+                    found.append(json.loads(line.removeprefix("data: ")))
+                    if found[-1]["aggregate"]["id"] == "the last":
+                        return [event["eventId"] for event in found]
+        return "the stream ended"
+
+    root = scope(api)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(told)
+        until_polls(replica, 1)
+        for _ in range(3):
+            scope(api)
+        with fault(victim):
+            away(Call("POST", "/scopes", {}).send(api))  # by then the stream has looked in vain
+        replica.wait_ready()
+        held(api, Once(root, "the last"))
+        ids = reading.result(30)
+    assert len(ids) == len(set(ids)) >= 6

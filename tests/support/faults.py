@@ -150,11 +150,13 @@ def crowded(victim: Victim) -> Iterator[None]:
     async def crowd() -> None:
         held = [await asyncpg.connect(victim.admin_url)]
         try:
-            while await held[0].fetchval(TERMINATE, victim.name) or not full.is_set():
+            before = 0
+            while before < len(held) or await held[0].fetchval(TERMINATE, victim.name):
+                before = len(held)
                 with contextlib.suppress(asyncpg.TooManyConnectionsError):
                     while True:
                         held.append(await asyncpg.connect(victim.admin_url))
-                full.set()
+            full.set()
             await asyncio.to_thread(over.wait)
         finally:
             for connection in held:

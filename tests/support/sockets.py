@@ -19,11 +19,19 @@ _CLOSED = (ConnectionResetError, BrokenPipeError)
 
 
 class Connection:
-    """One TCP connection to a port of this machine; waits `timeout_s` at most for anything."""
+    """One TCP connection to a port of this machine; waits `timeout_s` at most for anything. `receive_bytes`:
+    so much is taken before it is read, about. `pause_s`: before every step of reading."""
 
-    def __init__(self, port: int, timeout_s: float = 20) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    def __init__(
+        self, port: int, timeout_s: float = 20, *, receive_bytes: int | None = None, pause_s: float = 0
+    ) -> None:
+        self.socket = socket.socket()
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(timeout_s)
+        self.socket.connect(("127.0.0.1", port))
         self._timeout_s = timeout_s
+        self._pause_s = pause_s
         self._read = b""
 
     def send(self, data: bytes) -> Self:
@@ -112,6 +120,7 @@ class Connection:
         return head + mark
 
     def _more(self) -> bool:
+        time.sleep(self._pause_s)
         try:
             data = self.socket.recv(_STEP)
         except _CLOSED:

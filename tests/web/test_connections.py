@@ -1,6 +1,7 @@
 """One connection, many requests: each is answered in its turn, and a caller that is gone gets nothing."""
 
 import json
+import time
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.support import races, spaces
 from tests.support.builders import Call, Once, held, ok, refused, scope
 from tests.support.metrics import until_polls
 from tests.support.processes import Replica
-from tests.support.queues import mailbox, sent, taken
+from tests.support.queues import batch, mailbox, sent, taken
 from tests.support.sockets import Connection, head
 
 STALL_S = 1
@@ -207,3 +208,35 @@ def test_several_server_processes_read_requests_alike(fresh_database):
         with space.client(replica.url) as client:
             scope(client)
         races.until_blocking(lambda: "no request" in replica.log(), what="the log of what was refused")
+
+
+LARGE_BYTES = 60_000
+TASKS = 260  # together more than the sockets of both sides hold
+
+
+@pytest.fixture
+def large(space, api):
+    """The bytes of a call whose answer has 15 MB."""
+    root = scope(api)
+    box = mailbox(api, root)
+    given = "x" * LARGE_BYTES
+    for start in range(0, TASKS, 65):
+        ok(batch([box.task(f"{n}", input=given) for n in range(start, start + 65)]).send(api))
+    return request_of(space, Call("GET", f"/tasks?scopeId={root}&limit={TASKS}"))
+
+
+@pytest.mark.processes
+def test_an_answer_that_nobody_reads_is_not_kept_for_ever(hasty, space, large):
+    with Connection(hasty.port, receive_bytes=65_536) as connection:
+        connection.send(large)
+        races.until_blocking(lambda: "was not read" in hasty.log(), what="the end of patience")
+        assert len(connection.rest()) < TASKS * LARGE_BYTES
+
+
+@pytest.mark.processes
+def test_an_answer_that_is_read_slowly_comes_whole(hasty, space, large):
+    with Connection(hasty.port, receive_bytes=65_536, pause_s=0.01) as connection:
+        connection.send(large)
+        began_at = time.monotonic()
+        assert len(ok(connection.answer())["tasks"]) == TASKS
+        assert time.monotonic() - began_at > 2 * STALL_S

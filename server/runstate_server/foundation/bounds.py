@@ -78,6 +78,7 @@ answer_s_min: Final = 2.0  # the least that a statement gets, however little is 
 step_s_max: Final = 11.0  # longer than any statement may take
 unacknowledged_ms_max: Final = 3_000
 close_s_max: Final = 2.0
+stall_read_bytes_min: Final = 256 * 1024  # what a caller must read of a large answer in the time of a stall
 sequencer_batch: Final = 500
 sequencer_pause_s: Final = 0.01
 tick_events_max: Final = 5_000

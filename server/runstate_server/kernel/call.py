@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from runstate_server.foundation import bounds, db
 from runstate_server.foundation.db import Trouble
 from runstate_server.foundation.errors import Code, Refusal
+from runstate_server.kernel.turns import Turns
 
 AGAIN: Final = "AGAIN"  # a kernel's instruction: make the expiring call if it names one, then repeat
 _PAUSE_S: Final = (0.01, 0.4)
@@ -98,6 +99,7 @@ class Kernel:
         self._outage_wait_s = outage_wait_s
         self._committed = committed
         self._statements: dict[tuple[str, int], str] = {}
+        self._turns = Turns(pool.get_max_size())
         self._logged_at = float("-inf")
         self.answered_at = float("-inf")  # when the database last answered, on the monotonic clock
 
@@ -125,6 +127,15 @@ class Kernel:
             self._committed(())
             return replace(reply, replayed=False)
         return reply
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a connection."""
+        return self._turns.waiting
+
+    def hurry(self) -> None:
+        """The process is about to end: from now on no call waits long for a database that is away."""
+        self._outage_wait_s = min(self._outage_wait_s, bounds.answer_s_min)
 
     async def patiently(self, read: Callable[[], Awaitable[T]]) -> T:
         """The result of a read that is no kernel function (a listing), repeated while the database is away.
@@ -174,13 +185,16 @@ class Kernel:
             args = (*args, *((idempotency.key, idempotency.fingerprint) if idempotency else (None, None)))
         statement = self._statement(function, len(args))
         safe = repeatable or idempotency is not None
+        line = args[0] if isinstance(args[0], str) else ""
         repaired = False
         pause = _PAUSE_S[0]
         while True:
             sent = False
-            within_s = max(0.1, deadline - time.monotonic())
             try:
-                async with db.borrowed(self.pool, within_s=within_s) as connection:
+                async with (
+                    self._turns.turn(line, within_s=_left_s(deadline)),
+                    db.borrowed(self.pool, within_s=_left_s(deadline)) as connection,
+                ):
                     sent = True
                     row = await connection.fetchrow(statement, *args, timeout=_answer_s(deadline))
                     self.answered_at = time.monotonic()
@@ -220,6 +234,10 @@ class Kernel:
             known = f"SELECT * FROM {self.schema}.{function}({places})"  # noqa: S608  names of our own functions
             self._statements[function, arity] = known
         return known
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
 
 
 def _answer_s(deadline: float) -> float:

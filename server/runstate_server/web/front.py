@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runstate_server.foundation.errors import Code, Refusal
@@ -29,6 +29,7 @@ class Traffic:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         names = ("method", "route", "status")
+        self.open = Gauge("runstate_requests_open", "Requests being answered.", registry=registry)
         self.requests = Counter("runstate_requests", "Requests answered.", names, registry=registry)
         self.seconds = Histogram(
             "runstate_request_seconds",
@@ -40,6 +41,7 @@ class Traffic:
 
     def count(self, scope: Scope, status: int, started: float) -> None:
         """Count and log one request; `started` is of the monotonic performance counter."""
+        self.open.dec()
         route = getattr(scope.get("route"), "path", "unknown")
         took = time.perf_counter() - started
         self.requests.labels(scope["method"], route, str(status)).inc()
@@ -70,6 +72,7 @@ class Front:
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
+        self._traffic.open.inc()
         rid = uuid.uuid4().hex
         token = request_id.set(rid)
         raw = scope.get("raw_path") or scope["path"].encode()

@@ -2,11 +2,12 @@
 names."""
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from runstate_server.kernel.call import Kernel
 from runstate_server.wakeups.bus import Bus
 from runstate_server.web.longpoll import LongPolls
 
@@ -28,9 +29,9 @@ class Gauges(Collector):
     """The state of one process."""
 
     def __init__(
-        self, pool: Any, polls: LongPolls, bus: Bus, sweeper: Sweeping, sequencer: Sequencing
+        self, kernel: Kernel, polls: LongPolls, bus: Bus, sweeper: Sweeping, sequencer: Sequencing
     ) -> None:
-        self._pool = pool
+        self._kernel = kernel
         self._polls = polls
         self._bus = bus
         self._sweeper = sweeper
@@ -38,10 +39,13 @@ class Gauges(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read all of them."""
-        pool = self._pool
+        pool = self._kernel.pool
         yield GaugeMetricFamily("runstate_pool_connections", "Open database connections.", pool.get_size())
         yield GaugeMetricFamily("runstate_pool_idle", "Idle database connections.", pool.get_idle_size())
         yield GaugeMetricFamily("runstate_pool_max", "Most connections of the pool.", pool.get_max_size())
+        yield GaugeMetricFamily(
+            "runstate_calls_waiting", "Calls that wait for a database connection.", self._kernel.waiting
+        )
         yield GaugeMetricFamily("runstate_open_polls", "Long polls open.", self._polls.open)
         yield GaugeMetricFamily("runstate_replicas", "Replicas alive on this database.", self._bus.replicas)
         yield GaugeMetricFamily(

@@ -1,7 +1,8 @@
 """Bytes → requests: uvicorn's protocol, made fit for whoever connects.
 
 What is no request of HTTP/1.1 or 1.0 is answered 400 in the envelope, in its turn, and the connection closes.
-Heads, quiet times and the line of pipelined requests are bounded; a request to upgrade is served as it is.
+Heads, quiet times and the line of pipelined requests are bounded, and so is the time in which a caller reads
+nothing of its answer; a request to upgrade is served as it is.
 """
 
 import asyncio
@@ -47,6 +48,8 @@ class Protocol(HttpToolsProtocol):
         self._framing = b""  # of a body that follows a request to upgrade
         self._priming = False
         self._timer: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0  # of what has been answered, when that was looked at last
+        self._reader_timer: asyncio.TimerHandle | None = None
 
     # The connection
 
@@ -58,6 +61,7 @@ class Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that is being answered, also when others stand behind it."""
         self._disarm()
+        self._watch_no_reader()
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -260,6 +264,35 @@ class Protocol(HttpToolsProtocol):
             self._arm()  # behind another one that is being answered: perhaps it is not read for that
         else:
             self._break(f"the rest of the request did not come within {self._stall_s:g} s")
+
+    def pause_writing(self) -> None:
+        """More has been answered than the caller has read."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """It has read nearly all of it."""
+        super().resume_writing()
+        self._watch_no_reader()
+
+    def _watch_reader(self) -> None:
+        self._watch_no_reader()
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(self._stall_s, self._unread)
+
+    def _watch_no_reader(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+            self._reader_timer = None
+
+    def _unread(self) -> None:
+        """An answer is kept in memory until it has been read: whoever reads too little of it is let go."""
+        read = self._unread_bytes - self.transport.get_write_buffer_size()
+        if read < bounds.stall_read_bytes_min:
+            log.info("the answer was not read within %g s", self._stall_s)
+            self.transport.abort()
+        else:
+            self._watch_reader()
 
 
 def _refusal(message: str) -> Refusal:

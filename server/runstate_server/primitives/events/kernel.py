@@ -197,6 +197,7 @@ class Reader:
         """One look. The first one numbers what the space has committed, so that a reader finds what he wrote;
         later ones share the space's tail if they can. Refuses (in the reply): NOT_FOUND (scope),
         CURSOR_EXPIRED."""
+        self.events = []  # those of the look before are told, should this one find the database away
         if self._at_end and self.place is not None and self._depth < _PATH_DEPTHS:
             tail = self._tails.of(self._space_id, self.place)
             if tail is not None:

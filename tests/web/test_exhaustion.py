@@ -1,0 +1,103 @@
+"""More callers than connections: each is served in its turn or refused in time, and a second space does not
+feel it."""
+
+import asyncio
+import time
+
+import httpx
+import pytest
+
+from tests.support import database, races, spaces
+from tests.support.builders import ok, refused
+from tests.support.metrics import Metrics
+from tests.support.processes import Replica
+
+pytestmark = pytest.mark.processes
+UNLIMITED = httpx.Limits(max_connections=None)
+CALLERS = 200
+WAIT_S = 2
+ANSWER_S_MAX = 30.0
+SLOW = """
+CREATE FUNCTION runstate.slowly() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
+CREATE TRIGGER slowly BEFORE INSERT ON runstate.scopes FOR EACH ROW WHEN (NEW.space_id = '{space}')
+    EXECUTE FUNCTION runstate.slowly();
+"""
+
+
+@pytest.fixture
+def replica(fresh_database):
+    with Replica(fresh_database, POOL_SIZE="2", OUTAGE_WAIT_S=str(WAIT_S), SWEEP_S="60", TICK_S="60") as it:
+        yield it
+
+
+@pytest.fixture
+def slow(fresh_database):
+    """A space whose new scopes take a fifth of a second each."""
+    space = spaces.create(fresh_database)
+    database.execute(fresh_database, SLOW.format(space=space.id))
+    return space
+
+
+async def timed(call):
+    began_at = time.monotonic()
+    return await call, time.monotonic() - began_at
+
+
+async def test_two_hundred_callers_of_two_connections_are_served_in_turn_or_refused_in_time(
+    replica, slow, fresh_database
+):
+    other = spaces.create(fresh_database)
+    async with (
+        slow.async_client(replica.url, limits=UNLIMITED) as busy,
+        other.async_client(replica.url) as quiet,
+    ):
+        ok(await quiet.get("/scopes"))
+        ok(await busy.get("/scopes"))
+        crowd = [asyncio.create_task(timed(busy.post("/scopes", json={}))) for _ in range(CALLERS)]
+
+        async def waiting():
+            metrics = await asyncio.to_thread(Metrics.of, replica)
+            return metrics.value("runstate_calls_waiting") > 20
+
+        await races.until(waiting, what="a line of callers")
+        asked = 0
+        while not all(caller.done() for caller in crowd):
+            response, took_s = await timed(quiet.post("/scopes", json={}))
+            ok(response, 201)
+            assert took_s < ANSWER_S_MAX
+            asked += 1
+        assert asked > 2  # one after another, while the others wait in their line
+        ready = await quiet.get(f"{replica.url}/readyz")
+        assert ready.status_code == 200
+        answers = [await caller for caller in crowd]
+    served = [response for response, _ in answers if response.is_success]
+    for response, took_s in answers:
+        assert took_s < ANSWER_S_MAX
+        if not response.is_success:
+            assert "busy" in refused(response, "UNAVAILABLE")
+            assert float(response.headers["retry-after"]) > 0
+            assert took_s > WAIT_S * 0.9  # nobody is sent away before his time
+    assert 0 < len(served) < CALLERS
+    with slow.client(replica.url) as api:
+        listed = ok(api.get("/scopes", params={"limit": 500}))["scopes"]
+    assert {scope["id"] for scope in listed} == {response.json()["id"] for response in served}
+
+
+def test_a_replica_whose_connections_are_all_in_use_is_ready_all_the_same(replica, slow):
+    """Else the balancer would send its callers to the others, and then theirs."""
+
+    async def crowd():
+        async with slow.async_client(replica.url, limits=UNLIMITED) as busy:
+            callers = [asyncio.create_task(busy.post("/scopes", json={})) for _ in range(60)]
+
+            async def probed():
+                metrics = await asyncio.to_thread(Metrics.of, replica)
+                return metrics.value("runstate_calls_waiting") > 20
+
+            await races.until(probed, what="a line of callers")
+            ready = [await busy.get(f"{replica.url}/readyz") for _ in range(3)]
+            await asyncio.gather(*callers)
+            return [response.status_code for response in ready]
+
+    assert asyncio.run(crowd()) == [200] * 3
