@@ -653,6 +653,18 @@ CREATE INDEX messages_of_scope ON runstate.messages USING btree (scope_id, seq);
 
 CREATE UNIQUE INDEX messages_task_key ON runstate.messages USING btree (scope_id, mailbox_id, task_key, space_id) WHERE (task_key IS NOT NULL);
 
+-- Name: messages_tasks; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_tasks ON runstate.messages USING btree ((
+CASE
+    WHEN (task_key IS NOT NULL) THEN space_id
+    ELSE NULL::text
+END), seq) WHERE (
+CASE
+    WHEN (task_key IS NOT NULL) THEN space_id
+    ELSE NULL::text
+END IS NOT NULL);
+
 -- Name: messages_work_key; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX messages_work_key ON runstate.messages USING btree (scope_id, mailbox_id, work_key, space_id) WHERE (work_key IS NOT NULL);

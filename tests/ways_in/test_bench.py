@@ -103,6 +103,14 @@ def test_the_fetch_script_compares_every_depth_and_obstacle_with_a_short_queue()
         assert re.search(rf"(?m)^{what} +[\d.]+ ms +[\d.]+", said)
 
 
+@pytest.mark.processes
+def test_the_script_of_reports_compares_many_with_few_of_every_kind():
+    said = run("bench.ops_depth", "--many", "2000", "--looks", "3")
+    for what in ("finished tasks", "tasks finished at once", "failed tasks", "events", "waiting tasks"):
+        for name in ("ops/runs", "ops/waits", "ops/summary", "GET /tasks, queued", "ops/runs, first look"):
+            assert re.search(rf"(?m)^ +2,000 {what} +{name} +[\d.]+ ms +[\d.]+", said)
+
+
 class Peer:
     """Answers requests on one connection with the given ones, in two pieces each; keeps what it was asked."""
 

@@ -53,7 +53,7 @@ _REPORT_SETTINGS = {
 }
 # The same for a report whose statements say by themselves where to look: with plans free, one on tables that
 # have not been analysed yet may read them whole.
-_PINNED_SETTINGS = {name: _REPORT_SETTINGS[name] for name in ("plan_cache_mode", "enable_sort")}
+_PINNED_SETTINGS = {"plan_cache_mode": _REPORT_SETTINGS["plan_cache_mode"]}
 
 
 def _set(settings: dict[str, str]) -> str:
@@ -61,6 +61,7 @@ def _set(settings: dict[str, str]) -> str:
 
 
 _FREE_PLANS = _set(_REPORT_SETTINGS)
+_ROLE_PLANS = _set({name: ROLE_SETTINGS[name] for name in _REPORT_SETTINGS})
 _PINNED_PLANS = _set(_PINNED_SETTINGS)
 
 
@@ -237,6 +238,12 @@ def open_engine(dsn: str, *, named_statements: bool = True, **options: Any) -> A
         args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
     pool = options or {"pool_size": 2, "max_overflow": 2, "pool_timeout": 2}
     return create_async_engine("postgresql+asyncpg://", hide_parameters=True, connect_args=args, **pool)
+
+
+async def pin(connection: AsyncConnection) -> None:
+    """From here on the report plans as the kernel does, and keeps its plans: for functions that are called
+    for each row of a page. PostgreSQL 18 would otherwise plan what is in them for each row anew."""
+    await connection.execute(text(_ROLE_PLANS))
 
 
 @contextlib.asynccontextmanager

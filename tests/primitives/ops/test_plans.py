@@ -1,4 +1,4 @@
-"""A report reads what is there now, by the indexes made for it: not what is finished, past, or of others.
+"""A report or list reads what is there now, by the indexes made for it: not what is past, or of others.
 
 Counted are the rows that its statements read, on tables that nobody has analysed and on analysed ones. The
 times are printed by bench/ops_depth.py.
@@ -11,7 +11,9 @@ import pytest
 from sqlalchemy import event
 
 from runstate_server.foundation import db
+from runstate_server.primitives.messages import reads as messages
 from runstate_server.primitives.ops.reads import runs, summary, waits
+from runstate_server.primitives.tasks import reads as tasks
 from tests.support import database, spaces
 from tests.support.backlog import Backlog
 from tests.support.clock import Clock
@@ -88,7 +90,20 @@ class World:
             "child": lambda: runs.run(*where, uuid.UUID(self.child)),
             "waits": lambda: waits.waits(*where),
             "summary": lambda: summary.summary(*where),
+            **{str(state): lambda state=state: self.page(state) for state in (None, "QUEUED", "RUNNING")},
+            **{state: lambda state=state: self.messages(state) for state in ("READY", "LEASED")},
         }
+
+    async def page(self, state):
+        """Of tasks."""
+        where = (self.engine, self.schema, self.space)
+        filters = {"scope_id": None, "mailbox_id": None, "task_key": None, "state": state}
+        return await tasks.page(*where, **filters, before=None, limit=20)
+
+    async def messages(self, state):
+        """Of the mailbox."""
+        where = (self.engine, self.schema, self.space, uuid.UUID(self.mailbox))
+        return await messages.page(*where, state=state, scope_id=None, before=None, limit=20)
 
     async def read(self, name):
         """What the report says, and every scan of its statements."""
@@ -120,6 +135,7 @@ async def world(fresh_database, kernel_schema):
         await connection.execute("SET statement_timeout = 0")
         await world.make(connection)
         here, there = await world.box(connection, world.space), await world.box(connection, world.theirs)
+        world.mailbox = here.mailbox_id
         for where, backlog in ((world.run, here), (world.beside, here), (world.foreign, there)):
             await backlog.fill(where, MANY // 2, tasks=True, ended="ACKED")
             await backlog.fill(where, MANY // 4, ended="ACKED")
@@ -168,6 +184,8 @@ def check(name, said):
         assert said["tasks"]["SUCCEEDED"] == (MANY // 2 if name == "run" else 0)
         assert [queue["ready"] for queue in said["queues"]] == [20 * below]
         assert len(said["workers"]) == len(said["waiting"]) / 20 == below - 1
+    elif name not in {"waits", "summary"}:
+        assert len(said[0]) == (20 if name not in {"RUNNING", "LEASED"} else 0)
     elif name == "waits":
         assert [wait["blockedBy"][0]["holder"] for wait in said["waits"]] == ["h"] * 20
     else:
