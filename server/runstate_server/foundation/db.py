@@ -128,6 +128,8 @@ def unreachable(error: BaseException) -> str:
             "the database's URL cannot be read; it should be postgresql://user:password@host:port/name, with "
             "special characters percent-encoded"
         )
+    if isinstance(error.__cause__, asyncpg.PostgresError):
+        error = error.__cause__  # what `borrowed` made a refused connection of
     lines = str(error).splitlines() or [type(error).__name__]
     return f"the database cannot be reached: {lines[0]}"
 

@@ -129,11 +129,12 @@ class Tail:
         """Read on, by a look that begins after this call: one that is under way may have begun too early to
         see what its caller was woken for. Callers at the same time share it."""
         self.used_at = time.monotonic()
+        if self._next is not None:  # asked for, and it has not begun
+            return await asyncio.shield(self._next)
         if self._now is None or self._now.done():
             self._now = asyncio.create_task(self._look())
             return await asyncio.shield(self._now)
-        if self._next is None:
-            self._next = asyncio.create_task(self._look_after(self._now))
+        self._next = asyncio.create_task(self._look_after(self._now))
         return await asyncio.shield(self._next)
 
     async def _look_after(self, before: asyncio.Task[Reply]) -> Reply:
