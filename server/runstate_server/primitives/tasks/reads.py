@@ -8,7 +8,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from runstate_server.foundation import db
 from runstate_server.primitives.messages.reads import check_known
-from runstate_server.primitives.tasks.schemas import State
 
 # Which tasks: newest first, by the index of the scope, of the mailbox or of the space's tasks. What a task
 # has ended as is looked at before it is asked what it is at this instant, which takes a function.
@@ -38,12 +37,12 @@ _WAITING = """(SELECT r.seq, r.message_id FROM runstate.queue_ready r
     UNION ALL
     """
 _MAY_BE = {
-    State.QUEUED: "m.ended IS NULL",
-    State.RUNNING: "m.ended IS NULL",
-    State.SUCCEEDED: "m.ended = 'ACKED'",
-    State.FAILED: "m.ended = 'DEAD'",
-    State.CANCELLED: "COALESCE(m.ended, 'CANCELLED') = 'CANCELLED'",
-    State.EXPIRED: "COALESCE(m.ended, 'EXPIRED') = 'EXPIRED'",
+    "QUEUED": "m.ended IS NULL",
+    "RUNNING": "m.ended IS NULL",
+    "SUCCEEDED": "m.ended = 'ACKED'",
+    "FAILED": "m.ended = 'DEAD'",
+    "CANCELLED": "COALESCE(m.ended, 'CANCELLED') = 'CANCELLED'",
+    "EXPIRED": "COALESCE(m.ended, 'EXPIRED') = 'EXPIRED'",
 }
 
 # Facts number their payloads from :first; the rows bring them along, in order.
@@ -93,9 +92,9 @@ async def page(
 def _pick(build: str, state: str | None, *, whole_space: bool) -> str:
     tasks, may_be = _EVERY, "true"
     if state is not None:
-        may_be = f"{_MAY_BE[State(state)]} AND {build}.task_state(:space, m.id, :now) = :state"
-    if state in {State.QUEUED, State.RUNNING}:
-        tasks = _UNSETTLED.replace("{waiting}", _WAITING if state == State.QUEUED else "")
+        may_be = f"{_MAY_BE[state]} AND {build}.task_state(:space, m.id, :now) = :state"
+    if state in {"QUEUED", "RUNNING"}:
+        tasks = _UNSETTLED.replace("{waiting}", _WAITING if state == "QUEUED" else "")
     here = _OF_SPACE if whole_space and tasks is _EVERY else _OF_OTHERS
     by = "m" if tasks is _EVERY else "q"
     parts = {"tasks": tasks, "here": here, "may_be": may_be, "by": by}
