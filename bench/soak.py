@@ -20,7 +20,7 @@ import httpx
 from tests.support import database
 from tests.support.site import Site, leave_on_signals
 
-WATCHES, WORKERS, EVENTS_PER_S, RUNS = 200, 100, 20, 10
+WATCHES, WORKERS, EVENTS_PER_S, RUNS = 200, 100, 20, 20
 IDLE_S = 20.0
 STATEMENTS = """
 SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()
@@ -44,8 +44,8 @@ class Soak:
     memory: list[list[int]] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def watch(self, client: httpx.AsyncClient, cursor: str, run: str | None) -> None:
-        """One watch, of the space or of one run, that goes on from its cursor until the end."""
+    async def watch(self, client: httpx.AsyncClient, cursor: str, run: str) -> None:
+        """One watch of a run, that goes on from its cursor until the end."""
         mine: set[str] = set()
         while True:
             last = self.ended.is_set()
@@ -67,7 +67,7 @@ class Soak:
             if last and not told["events"]:
                 break
         self.seen += len(mine)
-        wanted = {n for n in self.written if run is None or n.startswith(run)}
+        wanted = {name for name in self.written if name.startswith(run)}
         self.missed += len(wanted - mine)
 
     async def _asked(self, send: Any, path: str, **what: Any) -> Any:
@@ -118,7 +118,7 @@ async def soak(site: Site, seconds: float) -> Soak:
             found.runs.append((await first.post("/scopes", json={})).json()["id"])
         cursor = (await first.get("/events", params={"types": "none.such"})).json()["nextCursor"]
         others = [
-            asyncio.create_task(found.watch(await client(), cursor, None if n % 2 else found.runs[n % RUNS]))
+            asyncio.create_task(found.watch(await client(), cursor, found.runs[n % RUNS]))
             for n in range(WATCHES)
         ]
         others += [
