@@ -49,13 +49,8 @@ class Soak:
         mine: set[str] = set()
         while True:
             last = self.ended.is_set()
-            query: dict[str, Any] = {
-                "cursor": cursor,
-                "types": "claim.acquired",
-                "waitSeconds": 0 if last else 8,
-            }
-            if run is not None:
-                query["scopeId"] = run
+            query: dict[str, Any] = {"cursor": cursor, "types": "claim.acquired", "scopeId": run}
+            query["waitSeconds"] = 0 if last else 8
             told = await self._asked(client.get, "/watch", params=query)
             now = time.monotonic()
             self.answers += 1

@@ -165,15 +165,23 @@ class Tails:
         self._tails: dict[str, Tail] = {}
 
     def of(self, space_id: str, head: Cursor) -> Tail | None:
-        """The space's tail, begun at `head` if there is none; None when there are too many."""
+        """The space's tail, begun at `head` if there is none, or one that nobody has read for so long that it
+        would have to catch up with more than it keeps; None when there are too many."""
         tail = self._tails.get(space_id)
-        if tail is None or tail.head.epoch != head.epoch:
+        behind = 0 if tail is None else head.num - tail.head.num
+        if tail is None or tail.head.epoch != head.epoch or behind > bounds.tail_events_max:
+            self._tails.pop(space_id, None)
             unused = time.monotonic() - bounds.tail_unused_s
             self._tails = {name: kept for name, kept in self._tails.items() if kept.used_at > unused}
             if len(self._tails) >= bounds.tails_max:
                 return None
             tail = self._tails[space_id] = Tail(self._kernel, space_id, head)
         return tail
+
+    def drop(self, space_id: str, tail: Tail) -> None:
+        """Forget a tail that cannot be read on."""
+        if self._tails.get(space_id) is tail:
+            del self._tails[space_id]
 
 
 class Reader:
@@ -203,7 +211,9 @@ class Reader:
             tail = self._tails.of(self._space_id, self.place)
             if tail is not None:
                 reply = await tail.refresh()
-                if reply.code is None and tail.covers(self.place):
+                if reply.code is not None:
+                    self._tails.drop(self._space_id, tail)
+                elif tail.covers(self.place):
                     return self._take(tail, self.place, reply)
         reply = await _read(
             self._kernel, self._space_id, self.place, self._chosen, limit=self._limit, first=self._first
