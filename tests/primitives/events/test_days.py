@@ -43,7 +43,7 @@ def test_days_past_the_retention_are_dropped_and_cursors_into_them_refused_clear
             for _ in range(3):
                 scope(client)
             old = read(client)
-            assert len(days(url)) == 4  # today and three ahead
+            races.until_blocking(lambda: len(days(url)) == 4, what="today's partition and three ahead")
         aged(url, kernel_schema, space, date(2020, 1, 1))
         database.fetch(url, f"SELECT {kernel_schema}.journal_day($1::text::date)", "2020-01-02")
         database.execute(url, "ALTER TABLE runstate.journal DETACH PARTITION runstate.journal_20200102")
