@@ -43,12 +43,13 @@ def resolve_config(
     request_timeout_ms: int | None = None,
     retries: int | None = None,
 ) -> Config:
-    """Every setting, from its source. Refuses (ConfigError) a missing key or space, and malformed values."""
+    """Every setting, from its source. Refuses (ConfigError) a missing key or space, and malformed values; it
+    names the argument or the variable that is at fault."""
     return Config(
-        api_key=check_api_key(_required("api_key", api_key, "RUNSTATE_API_KEY")),
-        space_id=check_space_id(_required("space_id", space_id, "RUNSTATE_SPACE_ID")),
-        base_url=check_base_url(_setting("base_url", base_url, "RUNSTATE_BASE_URL") or BASE_URL),
-        run=check_name("run", _setting("run", run, "RUNSTATE_RUN") or RUN),
+        api_key=check_api_key(*_required("api_key", api_key, "RUNSTATE_API_KEY")),
+        space_id=check_space_id(*_required("space_id", space_id, "RUNSTATE_SPACE_ID")),
+        base_url=check_base_url(*_setting("base_url", base_url, "RUNSTATE_BASE_URL", BASE_URL)),
+        run=check_run(*_setting("run", run, "RUNSTATE_RUN", RUN)),
         holder=check_name("holder", f"worker-{secrets.token_hex(3)}" if holder is None else holder),
         request_timeout_ms=REQUEST_TIMEOUT_MS
         if request_timeout_ms is None
@@ -57,35 +58,56 @@ def resolve_config(
     )
 
 
-def check_api_key(value: Any) -> str:
+def default_run() -> str:
+    """The name of the default run, from the environment."""
+    return check_run(*_setting("run", None, "RUNSTATE_RUN", RUN))
+
+
+def check_api_key(value: Any, what: str = "api_key") -> str:
     """The key as it will stand in a header; the error never shows it."""
     if not isinstance(value, str) or not _API_KEY.fullmatch(value):
-        raise ConfigError("api_key must be printable ASCII without spaces or line ends")
+        raise ConfigError(f"{what} must be printable ASCII without spaces or line ends")
     return value
 
 
-def check_space_id(value: Any) -> str:
+def check_space_id(value: Any, what: str = "space_id") -> str:
     """A space id: 1 to 64 of A-Z a-z 0-9 . _ -"""
     if not isinstance(value, str) or not _SPACE_ID.fullmatch(value):
-        raise ConfigError(f"space_id must be 1 to 64 characters of A-Z a-z 0-9 . _ -, not {value!r}")
+        raise ConfigError(f"{what} must be 1 to 64 characters of A-Z a-z 0-9 . _ -, not {value!r}")
     return value
 
 
-def check_base_url(value: Any) -> str:
-    """An absolute http(s) URL without user, query or fragment, without its trailing slash."""
-    wrong = "base_url must be like http://localhost:8080, with no user, query or fragment"
+def check_base_url(value: Any, what: str = "base_url") -> str:
+    """An absolute http(s) URL without user, query or fragment, without its trailing slash. The error does not
+    show it, for it may hold a password."""
+    wrong = _wrong_with_url(value)
+    if wrong is not None:
+        raise ConfigError(f"{what} must be like http://localhost:8080: it {wrong}")
+    scheme, rest = str(value).split(":", 1)
+    return f"{scheme.lower()}:{rest}".rstrip("/?#")
+
+
+def _wrong_with_url(value: Any) -> str | None:
     if not isinstance(value, str):
-        raise ConfigError(wrong)
+        return "is no string"
     try:
         parts = urlsplit(value)
         parts.port  # noqa: B018 - reading it is what checks it
     except ValueError:
-        raise ConfigError(wrong) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", value):
-        raise ConfigError(wrong)
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ConfigError(wrong)  # without the value: it may hold a password
-    return value.rstrip("/?#")
+        return "has no usable host or port"
+    faults = {
+        "has white space in it": re.search(r"\s", value) is not None,
+        "does not begin with http:// or https://": parts.scheme not in {"http", "https"},
+        "has no host": not parts.hostname,
+        "has a user or password; the key goes into api_key": "@" in parts.netloc,
+        "has a query or fragment": bool(parts.query or parts.fragment),
+    }
+    return next((fault for fault, is_so in faults.items() if is_so), None)
+
+
+def check_run(value: Any, what: str = "run") -> str:
+    """The name of a run."""
+    return check_name(what, value)
 
 
 def check_name(what: str, value: Any, chars_max: int = _NAME_CHARS_MAX) -> str:
@@ -111,16 +133,18 @@ def check_number(what: str, value: Any, least: float, most: float) -> float:
     return value
 
 
-def _setting(what: str, given: Any, variable: str) -> Any:
+def _setting(what: str, given: Any, variable: str, default: Any = None) -> tuple[Any, str]:
+    """The value, and where it comes from. A blank variable counts as unset."""
     if given is None:
-        return os.environ.get(variable, "").strip() or None
+        found = os.environ.get(variable, "").strip()
+        return (found, variable) if found else (default, what)
     if isinstance(given, str) and not given.strip():
         raise ConfigError(f"{what} was given as a blank string")
-    return given
+    return given, what
 
 
-def _required(what: str, given: Any, variable: str) -> Any:
-    value = _setting(what, given, variable)
+def _required(what: str, given: Any, variable: str) -> tuple[Any, str]:
+    value, source = _setting(what, given, variable)
     if value is None:
         raise ConfigError(f"{what} is missing: pass {what}= or set {variable}")
-    return value
+    return value, source

@@ -6,12 +6,12 @@ counted from a later moment, so it cannot have given the lease away by then. Los
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from runstate import _retry
 from runstate._background import shared
+from runstate._clock import now
 from runstate.errors import LeaseLostError, RunstateError
 
 Renew = Callable[[float], Awaitable[Any]]  # asks the server once, answering within the seconds given
@@ -39,20 +39,20 @@ def trusted_s(lease_s: float) -> float:
 
 
 async def granted_at(renew: Renew, *, lease_s: float, asked_at: float) -> float:
-    """Since when a lease that has just been received may be trusted, on the monotonic clock: since it was
+    """Since when a lease that has just been received may be trusted: since it was
     asked for; or, when the answer took long, in a long poll or because this process stood still, since a
     renewal made now, so that nothing is begun under a lease that has lapsed on its way. Raises what the
     renewal is refused with."""
-    if time.monotonic() - asked_at <= lease_s * _UNPROVEN:
+    if now() - asked_at <= lease_s * _UNPROVEN:
         return asked_at
-    ends_at = time.monotonic() + lease_s
+    ends_at = now() + lease_s
     failures = 0
     while True:
-        sent_at = time.monotonic()
+        sent_at = now()
         try:
             await renew(min(_ATTEMPT_S_MAX, lease_s))
         except RunstateError as error:
-            if not _retry.is_transient(error) or time.monotonic() > ends_at:
+            if not _retry.is_transient(error) or now() > ends_at:
                 raise
             failures += 1
         else:
@@ -68,7 +68,7 @@ class Heartbeat:
         self._renew = renew
         self._what = what
         self._lease_s = lease_s
-        self._trusted_until = sent_at + trusted_s(lease_s)  # on the monotonic clock
+        self._trusted_until = sent_at + trusted_s(lease_s)
         self._on_lost = on_lost
         self._due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -79,7 +79,7 @@ class Heartbeat:
     @property
     def lost(self) -> RunstateError | None:
         """Why the lease is no longer ours; None while it is. True to the moment, from any thread."""
-        if time.monotonic() >= self._trusted_until:
+        if now() >= self._trusted_until:
             self._lose(self._ran_out())
         return self._lost
 
@@ -121,13 +121,13 @@ class Heartbeat:
             while self._resting:
                 if self.lost is not None:
                     return
-                await asyncio.sleep(max(_INSTANT_S, self._trusted_until - time.monotonic()))
+                await asyncio.sleep(max(_INSTANT_S, self._trusted_until - now()))
             await self._renew_in_time()
 
     async def _renew_in_time(self) -> None:
         failures = 0
         while True:
-            sent_at = time.monotonic()
+            sent_at = now()
             left_s = self._trusted_until - sent_at
             if left_s <= 0:
                 return self._lose(self._ran_out())
@@ -143,7 +143,7 @@ class Heartbeat:
             else:
                 self._extend(sent_at + trusted_s(self._lease_s))
                 return None
-            left_s = self._trusted_until - time.monotonic()
+            left_s = self._trusted_until - now()
             await asyncio.sleep(max(0.0, min(_retry.attempt_pause_s(failures), left_s)))
 
     def _extend(self, until: float) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import secrets
 import time
 import uuid
@@ -29,6 +30,10 @@ _IDLE_S_MAX = 4.0  # under the five seconds after which many servers hang up
 _TEXT_SHOWN_CHARS_MAX = 200
 _NO_CONTENT = 204
 _REFUSED_FROM = 300
+_SURROUNDINGS = frozenset(
+    {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+_PASSWORD = re.compile(r"//[^@/\s]*@")
 
 _Clients: TypeAlias = MutableMapping[asyncio.AbstractEventLoop, httpx.AsyncClient]
 
@@ -61,23 +66,7 @@ class Transport:
         loop = asyncio.get_running_loop()
         found = self._clients.get(loop) if self.session else None
         if found is None:
-            found = self._clients[loop] = httpx.AsyncClient(
-                headers={
-                    "authorization": f"Bearer {self.config.api_key}",
-                    "user-agent": f"runstate-sdk/{VERSION} python/{platform.python_version()}",
-                    "accept": "application/json",
-                },
-                # Without TLS there is nothing to verify, and loading certificates takes a while.
-                verify=self.config.base_url.startswith("https:"),
-                # Each attempt has one deadline for all of it, set by `_attempt`. A long poll keeps its
-                # connection while it waits, so a bound on connections would let waiters starve renewals.
-                timeout=None,  # noqa: S113
-                limits=httpx.Limits(
-                    max_connections=None,
-                    max_keepalive_connections=_IDLE_CONNECTIONS_MAX,
-                    keepalive_expiry=_IDLE_S_MAX,
-                ),
-            )
+            found = self._clients[loop] = _connections(self.config)
             at_loop_stop(self._close_here)
         return found
 
@@ -97,6 +86,37 @@ class Transport:
         self._session = secrets.token_hex(8)
         self._clients: _Clients = weakref.WeakKeyDictionary()
         weakref.finalize(self, _close_abandoned, self._clients, self._pid).atexit = False
+
+
+def _connections(config: Config) -> httpx.AsyncClient:
+    """Httpx's client, which takes proxies and certificates from the environment. Refuses (ConfigError) what
+    it cannot use of that."""
+    try:
+        return httpx.AsyncClient(
+            headers={
+                "authorization": f"Bearer {config.api_key}",
+                "user-agent": f"runstate-sdk/{VERSION} python/{platform.python_version()}",
+                "accept": "application/json",
+            },
+            # Without TLS there is nothing to verify, and loading certificates takes a while.
+            verify=config.base_url.startswith("https:"),
+            # Each attempt has one deadline for all of it, set by `_attempt`. A long poll keeps its
+            # connection while it waits, so a bound on connections would let waiters starve renewals.
+            timeout=None,  # noqa: S113
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=_IDLE_CONNECTIONS_MAX,
+                keepalive_expiry=_IDLE_S_MAX,
+            ),
+        )
+    except Exception as error:
+        names = [name for name in os.environ if name.upper() in _SURROUNDINGS and os.environ[name].strip()]
+        if not names:
+            raise
+        told = _PASSWORD.sub("//***@", f"{type(error).__name__}: {error}")
+        raise ConfigError(
+            f"no connection can be made with {' and '.join(names)} as they are: {told}"
+        ) from error
 
 
 class Space:

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runstate._background import shared
-from runstate._config import RUN, check_name
+from runstate._config import RUN, check_name, default_run
 from runstate._units import duration_s
 from runstate.client import AsyncRunstate, space_of
 from runstate.errors import ConflictError, RunstateError, ScopeCancelledError, StoppedError
@@ -146,7 +146,7 @@ class Account:
     @property
     def run(self) -> str:
         """The name of the default run."""
-        return self._run or check_name("RUNSTATE_RUN", os.environ.get("RUNSTATE_RUN", "").strip() or RUN)
+        return self._run or default_run()
 
     def changed(self, settings: dict[str, Any]) -> "Account":
         """These settings with those that are not None replaced, and no client yet."""

@@ -4,6 +4,7 @@ It stands for what lies between the SDK and the server: proxies, balancers, cut 
 
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -45,15 +46,18 @@ def refusal(status: int, code: str, message: str = "no", **headers: str) -> Answ
 
 
 class Peer:
-    """`with Peer(script) as peer`: the script gives each request an Answer, HANG or DROP."""
+    """`with Peer(script) as peer`: the script gives each request an Answer, HANG or DROP. Speaks TLS with
+    `tls`."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self.closing = threading.Event()
         self._arrival = threading.Condition()
         self._script = script
         self._server = _Server(self)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'' if tls is None else 's'}://127.0.0.1:{self._server.server_port}"
 
     def answer(self, request: Request) -> Any:
         with self._arrival:

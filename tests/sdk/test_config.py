@@ -39,6 +39,67 @@ def test_blank_variables_count_as_unset_and_blank_arguments_are_mistakes(monkeyp
         resolve_config(api_key="k", space_id=blank)
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\t \n"])
+def test_every_blank_variable_counts_as_unset(monkeypatch, blank):
+    for name in VARIABLES:
+        monkeypatch.setenv(name, blank)
+    config = resolve_config(api_key="k", space_id="s")
+    assert (config.base_url, config.run) == ("http://localhost:8080", "default")
+    for missing in ("api_key", "space_id"):
+        given = {"api_key": "k", "space_id": "s"}
+        del given[missing]
+        with pytest.raises(ConfigError, match=f"{missing}= or set RUNSTATE_{missing.upper()}"):
+            resolve_config(**given)
+    assert runstate.run("nightly").name == "nightly"
+
+
+MALFORMED = {
+    "RUNSTATE_API_KEY": ("secret wörd", "printable ASCII"),
+    "RUNSTATE_SPACE_ID": ("a/b", "characters of"),
+    "RUNSTATE_BASE_URL": ("localhost:8080", "does not begin with http"),
+    "RUNSTATE_RUN": ("r" * 257, "256 characters"),
+}
+
+
+@pytest.mark.parametrize(("variable", "value", "why"), [(k, *v) for k, v in MALFORMED.items()], ids=MALFORMED)
+def test_a_malformed_variable_is_named_with_what_is_wrong(monkeypatch, variable, value, why):
+    monkeypatch.setenv("RUNSTATE_API_KEY", "k")
+    monkeypatch.setenv("RUNSTATE_SPACE_ID", "s")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=variable) as caught:
+        resolve_config()
+    assert why in str(caught.value)
+    assert "secret" not in f"{caught.value}{caught.value!r}"
+    assert (caught.value.code, caught.value.status) == ("CONFIG_ERROR", 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("runstate.example", "does not begin with http"),
+        ("https://", "no host"),
+        ("http://host:port", "no usable host or port"),
+        ("http://host:99999", "no usable host or port"),
+        ("http://[::1", "no usable host or port"),
+        ("http://ho st", "white space"),
+        ("http://me:secret@host", "user or password"),
+        ("http://host/?space=1", "query or fragment"),
+        (8080, "no string"),
+    ],
+    ids=str,
+)
+def test_a_base_url_that_cannot_be_used_says_why_and_is_not_shown(url, why):
+    with pytest.raises(ConfigError, match=f"base_url .*{why}") as caught:
+        resolve_config(api_key="k", space_id="s", base_url=url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://h", "http://h:1/", "http://[::1]:8080", "HTTP://H/prefix//"])
+def test_a_base_url_is_taken_in_any_usual_form(url):
+    shown = resolve_config(api_key="k", space_id="s", base_url=url).base_url
+    assert shown == url.rstrip("/").replace("HTTP:", "http:")
+
+
 @pytest.mark.parametrize("missing", ["api_key", "space_id"])
 @pytest.mark.parametrize("client", [AsyncRunstate, Runstate, resolve_config])
 def test_the_object_graph_refuses_missing_settings_at_construction(client, missing):

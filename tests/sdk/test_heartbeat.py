@@ -1,11 +1,13 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from runstate import LeaseLostError, ScopeCancelledError, UnavailableError
 from runstate._background import shared
+from runstate._clock import now
 from runstate._heartbeat import Heartbeat, interval_s, trusted_s
 
 LEASE_S = 0.6
@@ -21,7 +23,7 @@ class Lease:
         self.renewed = threading.Condition()
         self.script = script
         self.heartbeat = Heartbeat(
-            self._renew, what="the lease", lease_s=lease_s, sent_at=time.monotonic(), on_lost=self._on_lost
+            self._renew, what="the lease", lease_s=lease_s, sent_at=now(), on_lost=self._on_lost
         )
 
     async def _renew(self, attempt_s):
@@ -73,6 +75,23 @@ def test_renewals_are_due_a_third_into_the_lease_and_in_time_for_the_shortest(le
 @pytest.mark.parametrize("lease_s", [1, 3, 30, 3600])
 def test_a_lease_is_distrusted_before_the_server_would(lease_s):
     assert lease_s * 0.9 < trusted_s(lease_s) < lease_s
+
+
+def test_leases_are_measured_on_a_clock_that_goes_on_while_the_machine_sleeps():
+    """A computer that wakes up must not trust a lease that the server has given to others."""
+    uptime = Path("/proc/uptime")  # sleep included
+    if uptime.exists():
+        assert abs(now() - float(uptime.read_text().split()[0])) < 5
+
+
+def test_a_lease_does_not_heed_the_time_of_day(monkeypatch):
+    """Somebody sets the clock of the machine, or a daemon corrects it."""
+    with Lease(granted) as lease:
+        for count, shown in enumerate((0.0, 4e9, -86_400.0), 1):
+            monkeypatch.setattr(time, "time", lambda shown=shown: shown)
+            lease.until_renewed(2 * count)
+        assert lease.heartbeat.lost is None
+    assert lease.losses == []
 
 
 def test_a_lease_lives_on_for_as_long_as_it_is_renewed():

@@ -173,10 +173,12 @@ class Python:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def end(self, *, within_s: float = 60) -> str:
-        """Wait for its end, which must be a success; returns what was left of its output."""
+    def end(self, *, within_s: float = 60, silent: bool = False) -> str:
+        """Wait for its end, which must be a success, and `silent` without a word on its error output; returns
+        what was left of its output."""
         out, err = self.process.communicate(timeout=within_s)
         assert self.process.returncode == 0, f"the program failed ({self.process.returncode}):\n{out}\n{err}"
+        assert not silent or not err, err
         return out
 
     def kill(self) -> None:

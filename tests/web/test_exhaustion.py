@@ -2,15 +2,19 @@
 feel it."""
 
 import asyncio
+import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from tests.support import database, races, spaces
-from tests.support.builders import ok, refused
+from tests.support.builders import ok, refused, scope
 from tests.support.metrics import Metrics
 from tests.support.processes import Replica
+from tests.support.queues import mailbox, row, sent, submitted, task
+from tests.support.sockets import Connection, head
 
 pytestmark = pytest.mark.processes
 UNLIMITED = httpx.Limits(max_connections=None)
@@ -19,7 +23,7 @@ WAIT_S = 2
 ANSWER_S_MAX = 30.0
 SLOW = """
 CREATE FUNCTION runstate.slowly() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
+BEGIN PERFORM pg_sleep({seconds}); RETURN NEW; END $$;
 CREATE TRIGGER slowly BEFORE INSERT ON runstate.scopes FOR EACH ROW WHEN (NEW.space_id = '{space}')
     EXECUTE FUNCTION runstate.slowly();
 """
@@ -31,12 +35,16 @@ def replica(fresh_database):
         yield it
 
 
+def slow_space(url, seconds):
+    """A space whose new scopes take so long each."""
+    space = spaces.create(url)
+    database.execute(url, SLOW.format(space=space.id, seconds=seconds))
+    return space
+
+
 @pytest.fixture
 def slow(fresh_database):
-    """A space whose new scopes take a fifth of a second each."""
-    space = spaces.create(fresh_database)
-    database.execute(fresh_database, SLOW.format(space=space.id))
-    return space
+    return slow_space(fresh_database, 0.2)
 
 
 async def timed(call):
@@ -101,3 +109,43 @@ def test_a_replica_whose_connections_are_all_in_use_is_ready_all_the_same(replic
             return [response.status_code for response in ready]
 
     assert asyncio.run(crowd()) == [200] * 3
+
+
+@pytest.mark.parametrize("take", ["recv", "admit"])
+def test_who_hangs_up_while_his_call_waits_for_a_connection_leases_nothing(replica, fresh_database, take):
+    """The call has its turn all the same, when nobody is left to take what it would get."""
+    very_slow, space = slow_space(fresh_database, 3), spaces.create(fresh_database)
+    with (
+        space.client(replica.url) as api,
+        very_slow.client(replica.url) as busy,
+        ThreadPoolExecutor() as pool,
+    ):
+        box = mailbox(api, scope(api))
+        message = sent(api, box) if take == "recv" else task(api, submitted(api, box))["messageId"]
+        taking = getattr(box, take)(waitMs=30_000, lease_s=3600)
+        crowd = [pool.submit(busy.post, "/scopes", json={}) for _ in range(2)]
+        races.until_blocking(lambda: Metrics.of(replica).value("runstate_requests_open") >= 3, what="calls")
+        with Connection(replica.port) as connection:
+            connection.send(request_of(space, taking))
+            waiting = "runstate_calls_waiting"
+            races.until_blocking(lambda: Metrics.of(replica).value(waiting) == 1, what="a call in line")
+        for caller in crowd:
+            ok(caller.result(ANSWER_S_MAX), 201)
+        races.until_blocking(lambda: gone(replica) == 1, what="a call that was given up")
+        assert row(api, box, message)["state"] == "READY"
+
+
+def gone(replica):
+    """How many callers have hung up."""
+    samples = Metrics.of(replica).samples.items()
+    return sum(
+        n
+        for (name, labels), n in samples
+        if name == "runstate_requests_total" and ("status", "499") in labels
+    )
+
+
+def request_of(space, call):
+    content = json.dumps(call.body).encode()
+    line = f"{call.method} /v1/spaces/{space.id}{call.path} HTTP/1.1"
+    return head(line, f"Authorization: Bearer {space.key}", f"Content-Length: {len(content)}") + content

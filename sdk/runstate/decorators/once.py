@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from runstate import _retry
 from runstate._background import shared
+from runstate._clock import now
 from runstate._config import check_name
 from runstate._crew import error_text, is_async
 from runstate._heartbeat import Heartbeat
@@ -203,7 +204,7 @@ class _Call:
 
     async def _ask(self, scope: ScopeHandle) -> tuple[OnceRef, float, Answer]:
         ref = OnceRef(space_of(self.run.account.client()), scope.id, self.key)
-        sent_at = time.monotonic()
+        sent_at = now()
         answer = await ref.acquire(lease_seconds=self.lease_s)
         while answer["state"] == "HELD":
             answer = await _poll(ref)

@@ -16,6 +16,7 @@ from typing import Any
 
 from runstate import _retry
 from runstate._background import BackgroundLoop, shared
+from runstate._clock import now
 from runstate._config import check_whole
 from runstate._crew import (
     Crew,
@@ -121,7 +122,7 @@ class _Serving:
             options = self.queue.options
             self._mailbox_id = await ensured_id(space, options.name, max_attempts=options.attempts)
         if self._pending is None:
-            self._pending = (new_idempotency_key(), POLL_MS if wait else 0, time.monotonic())
+            self._pending = (new_idempotency_key(), POLL_MS if wait else 0, now())
         idempotency_key, wait_ms, asked_at = self._pending
         begun_at = time.monotonic()
         try:

@@ -1,9 +1,9 @@
 """Claims: own a key. One holder at a time; each later owner has a larger `generation`."""
 
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, overload
 
+from runstate._clock import now
 from runstate._config import check_name
 from runstate._transport import Space, new_idempotency_key
 from runstate._waits import until_answered
@@ -110,7 +110,7 @@ class _Asking:
     async def once(self, wait_ms: int | None, *, retries: int | None = None) -> ClaimLease | None:
         """The lease; None if it had lapsed before its reply came. Raises what it is refused with."""
         if self._pending is None:
-            self._pending = (new_idempotency_key(), wait_ms, time.monotonic())
+            self._pending = (new_idempotency_key(), wait_ms, now())
         idempotency_key, wait_ms, asked_at = self._pending
         try:
             answer = await self._space.call(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from runstate import _retry
+from runstate._clock import now
 from runstate._crew import Crew, Handling, Launch, Outcome, error_text, is_async
 from runstate._transport import Space, new_idempotency_key
 from runstate._waits import POLL_S_MIN
@@ -65,7 +66,7 @@ class Consuming:
         """The next delivery, or None: after a while, so that an empty mailbox is not asked in a hurry."""
         del wait  # there is no cap, so there is always a wait
         if self._pending is None:
-            self._pending = (new_idempotency_key(), time.monotonic())
+            self._pending = (new_idempotency_key(), now())
         idempotency_key, asked_at = self._pending
         begun_at = time.monotonic()
         try:

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import inspect
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from runstate._background import shared
+from runstate._clock import now
 from runstate._crew import is_async
 from runstate._heartbeat import Heartbeat, granted_at
 from runstate._threads import in_thread
@@ -54,7 +54,7 @@ class Lease:
     async def renew(self, lease_seconds: float | None = None) -> None:
         """Extends the lease to `lease_seconds` from now, or by its own length; never shortens it. Refuses:
         LeaseLostError, also when it has only lapsed."""
-        sent_at = time.monotonic()
+        sent_at = now()
         await self._renewed(lease_seconds)
         if self._heartbeat is not None:
             self._heartbeat.extended(self._lease_s if lease_seconds is None else lease_seconds, sent_at)

@@ -1,10 +1,10 @@
 """Mailboxes: definitions of queues by name, and one mailbox as a scope uses it."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
+from runstate._clock import now
 from runstate._config import check_name, check_whole
 from runstate._crew import Crew, attended
 from runstate._flags import until_set
@@ -112,7 +112,7 @@ class MailboxRef:
     async def admit(self, *, lease_seconds: float = 30, wait_ms: int = 0) -> AdmittedWork | None:
         """The next task, with the resources it needs, under a lease that is renewed until it is settled or
         the object is dropped; None if there is none within `wait_ms`, at most 30,000."""
-        asked_at = time.monotonic()
+        asked_at = now()
         place = {"mailboxId": await self._found_id()}
         answer = await self._taken(("tasks", "admit"), place, lease_seconds, wait_ms)
         if answer is None:

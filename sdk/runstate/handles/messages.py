@@ -2,13 +2,13 @@
 
 import asyncio
 import concurrent.futures
-import time
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from runstate import _retry
 from runstate._background import shared
+from runstate._clock import now
 from runstate._heartbeat import Heartbeat, granted_at
 from runstate._transport import Space, new_idempotency_key
 from runstate.errors import LeaseLostError, RunstateError
@@ -68,7 +68,7 @@ class Held:
 
     async def renew(self, lease_s: float | None) -> None:
         """Extends the lease once, by its own length without `lease_s`."""
-        sent_at = time.monotonic()
+        sent_at = now()
         body = {"token": self._token, "leaseSeconds": None if lease_s is None else seconds(lease_s)}
         await self._space.call("POST", "messages", self.id, "renew", body=body)
         if self._heartbeat is not None:

@@ -11,6 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -83,6 +84,13 @@ class Reply:
         )
 
 
+class UnwantedError(Exception):
+    """Nobody waits for the answer of this call any more; it has not been made."""
+
+
+# Asked once a call has its connection, perhaps after a long wait in line: whether anybody still wants it.
+still_wanted: ContextVar[Callable[[], bool] | None] = ContextVar("still_wanted", default=None)
+
 Woken = Callable[[Sequence[str]], None]
 T = TypeVar("T")
 
@@ -109,7 +117,7 @@ class Kernel:
         """One call. The space is the first argument. `repeatable`: the function takes no idempotency key and
         does no harm when it runs twice (reads), so a lost connection is simply tried again.
         Refuses: UNAVAILABLE when the database is away for longer than the outage wait, or the outcome is
-        unknown."""
+        unknown. Raises UnwantedError, see `still_wanted`."""
         deadline = time.monotonic() + self._outage_wait_s
         while True:
             attempt = self._attempts(function, args, idempotency, repeatable=repeatable, deadline=deadline)
@@ -195,6 +203,7 @@ class Kernel:
                     self._turns.turn(line, within_s=_left_s(deadline)),
                     db.borrowed(self.pool, within_s=_left_s(deadline)) as connection,
                 ):
+                    _refuse_unwanted()
                     sent = True
                     row = await connection.fetchrow(statement, *args, timeout=_answer_s(deadline))
                     self.answered_at = time.monotonic()
@@ -234,6 +243,12 @@ class Kernel:
             known = f"SELECT * FROM {self.schema}.{function}({places})"  # noqa: S608  names of our own functions
             self._statements[function, arity] = known
         return known
+
+
+def _refuse_unwanted() -> None:
+    wanted = still_wanted.get()
+    if wanted is not None and not wanted():
+        raise UnwantedError
 
 
 def _left_s(deadline: float) -> float:

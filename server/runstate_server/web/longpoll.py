@@ -2,7 +2,7 @@
 
 A sleeper wakes by a topic, by the instant at which time alone changes the answer, by the end of its wait, by
 the drain of the replica, and by its client hanging up. The client is looked for immediately before every look
-that could grant.
+that could grant, also where it has waited in line for a connection.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from runstate_server.kernel.call import Reply
+from runstate_server.kernel.call import Reply, UnwantedError, still_wanted
 from runstate_server.wakeups.bus import ONE, Bus
 from runstate_server.web.waiting import Describe, Stay, Waiters
 
@@ -59,14 +59,16 @@ class LongPolls:
         """The first reply that is `ready`, or the last one when the wait ends; with wait_s = 0 one look. A
         reply that is not ready names the topics to sleep on. `waits` says what is waited for, where somebody
         may be blocked by others. Raises ClientGone when the client hangs up first."""
+        if wait_s <= 0:
+            return self._leased(await probe())
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + wait_s
-        reply = await probe()
-        if wait_s <= 0 or ready(reply):
-            return self._leased(reply)
-        self.open += 1
-        try:
-            async with _hangup(receive) as gone:
+        async with _hangup(receive) as gone:
+            reply = await probe()
+            if ready(reply):
+                return self._leased(reply)
+            self.open += 1
+            try:
                 with self._waiting(space_id, waits, reply) as stay:
                     with self.bus.subscribe(space_id, reply.sleep) as sleeper:
                         turns = [name for name in reply.sleep if name.startswith(ONE)]
@@ -82,9 +84,9 @@ class LongPolls:
                             await self.sleep(sleeper.event, self._sleep_s(reply, turns, left_s), gone)
                     if stay is not None and not ready(reply) and not self.drain.draining:
                         stay.may_return(loop.time())
-            return self._leased(reply)
-        finally:
-            self.open -= 1
+            finally:
+                self.open -= 1
+        return self._leased(reply)
 
     def _waiting(
         self, space_id: str, waits: Describe | None, reply: Reply
@@ -130,16 +132,21 @@ class LongPolls:
 
 @contextlib.asynccontextmanager
 async def _hangup(receive: Callable[[], Awaitable[Any]]) -> AsyncIterator[asyncio.Future[None]]:
-    """A future that is done once the client has disconnected. The request's body has been read before."""
+    """A future that is done once the client has disconnected; from then on calls that are still in line are
+    given up (ClientGone). The request's body has been read before."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
     task = asyncio.ensure_future(watch())
+    before = still_wanted.set(lambda: not task.done())
     try:
         yield task
+    except UnwantedError:
+        raise ClientGone from None
     finally:
+        still_wanted.reset(before)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
