@@ -6,9 +6,9 @@ handle that comes back, also inside a dict or a list, comes back as its face."""
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runstate import handles
 from runstate._background import BackgroundLoop
@@ -18,11 +18,34 @@ from runstate.client import AsyncRunstate
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+T = TypeVar("T")
+
+
+class Loop:
+    """The loop that a client shares with everything it has made; it ends when the last of them has gone."""
+
+    def __init__(self) -> None:
+        self.background = BackgroundLoop("the runstate client")
+        weakref.finalize(self, self.background.stop).atexit = False  # exit has its own way
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been stopped."""
+        return self.background.closed
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """See BackgroundLoop."""
+        return self.background.run(coroutine)
+
+    def stop(self) -> None:
+        """See BackgroundLoop."""
+        self.background.stop()
+
 
 class Face:
     """The blocking face of one asynchronous object, whose calls run on `loop`."""
 
-    def __init__(self, inner: Any, loop: BackgroundLoop) -> None:
+    def __init__(self, inner: Any, loop: Loop) -> None:
         self._inner = inner
         self._loop = loop
 
@@ -41,10 +64,7 @@ class Runstate(Face):
     is a ConfigError."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(AsyncRunstate(**settings), BackgroundLoop("the runstate client"))
-        weakref.finalize(
-            self, self._loop.stop
-        ).atexit = False  # dropped without close(); exit has its own way
+        super().__init__(AsyncRunstate(**settings), Loop())
         self._owner = True
 
     def watch(self, **kwargs: Any) -> Iterator[dict[str, Any]]:
@@ -72,7 +92,7 @@ class Runstate(Face):
         self.close()
 
 
-def faced(value: Any, loop: BackgroundLoop) -> Any:
+def faced(value: Any, loop: Loop) -> Any:
     """`value` with every handle in it replaced by its face."""
     if isinstance(value, AsyncRunstate):
         derived = object.__new__(Runstate)
@@ -127,7 +147,7 @@ def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _iterated(items: Any, loop: BackgroundLoop) -> Iterator[Any]:
+def _iterated(items: Any, loop: Loop) -> Iterator[Any]:
     """What an asynchronous generator yields, one blocking step each; leaving the loop over it closes it."""
     try:
         while True:

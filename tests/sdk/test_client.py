@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -141,9 +142,24 @@ def test_calling_the_blocking_client_from_its_own_loop_is_a_config_error(here):
 def test_a_client_dropped_without_close_ends_its_thread(here):
     rs = Runstate(**here.settings)
     rs.scopes.create()
-    thread = rs._loop._thread
+    thread = rs._loop.background._thread
     assert thread.is_alive()
     del rs
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_what_a_client_has_made_keeps_it_alive(here):
+    scope = Runstate(**here.settings).scopes.create()
+    claim = scope.child().claim("key")
+    thread = scope._loop.background._thread
+    del scope
+    gc.collect()
+    with Runstate(**here.settings) as other:
+        assert claim.acquire().key == "key"
+        assert other.with_space(here.space_id).scope(claim.scope_id).status()["effective"] == "ACTIVE"
+    del claim
+    gc.collect()
     thread.join(30)
     assert not thread.is_alive()
 

@@ -114,7 +114,7 @@ def test_a_replica_whose_connections_are_all_in_use_is_ready_all_the_same(replic
 @pytest.mark.parametrize("take", ["recv", "admit"])
 def test_who_hangs_up_while_his_call_waits_for_a_connection_leases_nothing(replica, fresh_database, take):
     """The call has its turn all the same, when nobody is left to take what it would get."""
-    very_slow, space = slow_space(fresh_database, 3), spaces.create(fresh_database)
+    very_slow, space = slow_space(fresh_database, 1.2), spaces.create(fresh_database)
     with (
         space.client(replica.url) as api,
         very_slow.client(replica.url) as busy,
