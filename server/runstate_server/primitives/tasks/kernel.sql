@@ -34,7 +34,8 @@ BEGIN
     RETURN kernel.no_mailbox(v_missing);
   END IF;
   PERFORM kernel.gates_shared(p_space, ARRAY(
-    SELECT s.root_id FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = ANY (p_scopes)));
+    SELECT s.root_id FROM pg_catalog.unnest(p_scopes) x (id) CROSS JOIN LATERAL (
+      SELECT c.root_id FROM runstate.scopes c WHERE c.space_id = p_space AND c.id = x.id OFFSET 0) s));
   v_reply := kernel.idempotency_look(p_space, p_idem, p_print);
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
