@@ -67,6 +67,31 @@ CREATE TABLE runstate.epoch (
     CONSTRAINT one_row CHECK ((id = 1))
 );
 
+-- Name: grants; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.grants (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    pool_id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    units bigint NOT NULL,
+    token text NOT NULL,
+    holder text NOT NULL,
+    session text NOT NULL,
+    lease_s double precision NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    observation text,
+    ended text,
+    ended_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT ended_has_time CHECK (((ended IS NULL) = (ended_at IS NULL))),
+    CONSTRAINT ended_known CHECK ((ended = ANY (ARRAY['RELEASED'::text, 'LAPSED'::text]))),
+    CONSTRAINT units_are_positive CHECK ((units > 0))
+)
+WITH (fillfactor='70');
+
 -- Name: idempotency; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.idempotency (
@@ -271,6 +296,46 @@ ALTER TABLE runstate.outbox ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+-- Name: pool_waiters; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.pool_waiters (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    pool_id uuid NOT NULL,
+    ticket bigint NOT NULL,
+    state text NOT NULL,
+    units bigint NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    holder text NOT NULL,
+    ttl_s double precision NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    hold_until timestamp with time zone,
+    ended_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT signaled_is_held CHECK (((state = 'SIGNALED'::text) = (hold_until IS NOT NULL))),
+    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text, 'GRANTED'::text, 'CANCELLED'::text, 'EXPIRED'::text]))),
+    CONSTRAINT units_are_positive CHECK ((units > 0))
+)
+WITH (fillfactor='70');
+
+-- Name: pools; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.pools (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    units_total bigint NOT NULL,
+    units_used bigint NOT NULL,
+    units_signaled bigint NOT NULL,
+    next_ticket bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT signaled_counts CHECK ((units_signaled >= 0)),
+    CONSTRAINT total_is_positive CHECK ((units_total > 0)),
+    CONSTRAINT used_counts CHECK ((units_used >= 0))
+)
+WITH (fillfactor='20');
+
 -- Name: queue_lanes; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.queue_lanes (
@@ -460,6 +525,11 @@ ALTER TABLE ONLY runstate.claims
 ALTER TABLE ONLY runstate.epoch
     ADD CONSTRAINT epoch_pkey PRIMARY KEY (id);
 
+-- Name: grants grants_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.grants
+    ADD CONSTRAINT grants_pkey PRIMARY KEY (space_id, id);
+
 -- Name: idempotency idempotency_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.idempotency
@@ -514,6 +584,16 @@ ALTER TABLE ONLY runstate.once
 
 ALTER TABLE ONLY runstate.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (space_id, seq);
+
+-- Name: pool_waiters pool_waiters_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.pool_waiters
+    ADD CONSTRAINT pool_waiters_pkey PRIMARY KEY (space_id, id);
+
+-- Name: pools pools_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.pools
+    ADD CONSTRAINT pools_pkey PRIMARY KEY (space_id, id);
 
 -- Name: queue_lanes queue_lanes_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -596,6 +676,14 @@ END IS NOT NULL);
 -- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (token, space_id);
+
+-- Name: grants_due; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX grants_due ON runstate.grants USING btree (due_at) WHERE (ended IS NULL);
+
+-- Name: grants_of_pool; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX grants_of_pool ON runstate.grants USING btree (pool_id, due_at) WHERE (ended IS NULL);
 
 -- Name: journal_aggregate; Type: INDEX; Schema: runstate; Owner: -
 
@@ -693,6 +781,10 @@ END IS NOT NULL);
 
 CREATE INDEX outbox_seq ON runstate.outbox USING btree (seq);
 
+-- Name: pools_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX pools_name ON runstate.pools USING btree (name, space_id);
+
 -- Name: ready_a1; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX ready_a1 ON runstate.queue_ready USING btree (mailbox_id, a1, lane, rank, available_at, seq) WHERE (deliverable AND (a1 IS NOT NULL));
@@ -748,6 +840,14 @@ CREATE INDEX scopes_roots_newest ON runstate.scopes USING btree (space_id, creat
 -- Name: scopes_run_name; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX scopes_run_name ON runstate.scopes USING btree (space_id, run_name) WHERE ((run_name IS NOT NULL) AND (stored = 'ACTIVE'::text));
+
+-- Name: waiters_held; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX waiters_held ON runstate.pool_waiters USING btree (hold_until) WHERE (state = 'SIGNALED'::text);
+
+-- Name: waiters_line; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX waiters_line ON runstate.pool_waiters USING btree (pool_id, ticket, space_id) WHERE (state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text]));
 
 -- Name: idempotency_0_pkey; Type: INDEX ATTACH; Schema: runstate; Owner: -
 

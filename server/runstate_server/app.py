@@ -35,6 +35,7 @@ from runstate_server.primitives.messages.routes import router as messages
 from runstate_server.primitives.once.routes import router as once
 from runstate_server.primitives.ops import kernel as ops_kernel
 from runstate_server.primitives.ops.routes import router as ops
+from runstate_server.primitives.permits.routes import router as permits
 from runstate_server.primitives.scopes.routes import router as scopes
 from runstate_server.primitives.spaces import kernel as spaces
 from runstate_server.primitives.spaces.routes import router as admin
@@ -51,7 +52,7 @@ from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
 from runstate_server.web.waiting import Stay
 
-ROOMS = (scopes, once, claims, mailboxes, messages, tasks, events, ops, admin)
+ROOMS = (scopes, once, claims, mailboxes, messages, tasks, permits, events, ops, admin)
 _READY_S_MAX = 2.0
 _CHECK_S_MAX = 10.0
 log = logging.getLogger("runstate")

@@ -7,6 +7,7 @@ from tests.promises import (
     rows_messages,
     rows_once,
     rows_ops,
+    rows_permits,
     rows_scopes,
     rows_tasks,
 )
@@ -18,6 +19,7 @@ ROOMS = [
     rows_mailboxes,
     rows_messages,
     rows_tasks,
+    rows_permits,
     rows_events,
     rows_ops,
 ]

@@ -8,6 +8,7 @@ import httpx
 from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
 from tests.support.builders import Call, Once, held, ok
+from tests.support.permits import pool
 from tests.support.queues import Claim, submitted, taken, view
 
 
@@ -31,21 +32,38 @@ def everything(client, space, door):
     once, claim = Once(it.scope), Claim(it.scope)
     task = submitted(client, it)
     delivery = taken(client, it.recv(lease_s=3600))
+    browsers = pool(client, it.scope, 1)
+    grant = ok(browsers.acquire(lease_s=3600).send(client))
+    waiter = ok(browsers.wait(ttlSeconds=3600).send(client))
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(
         client,
-        {"scope": it.scope, "mailbox": it.id, "message": delivery.id, "task": task, "key": key["id"]},
+        {
+            "scope": it.scope,
+            "mailbox": it.id,
+            "message": delivery.id,
+            "task": task,
+            "key": key["id"],
+            "pool": browsers.id,
+            "grant": grant["grantId"],
+            "permit waiter": waiter["waiterId"],
+        },
         {
             "once": held(client, once, lease_s=3600),
             "claims": ok(claim.acquire(lease_s=3600).send(client), 201)["token"],
             "messages": delivery.token,
+            "grants": grant["token"],
         },
-        [it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}"), once.view(), claim.view()],
+        [
+            *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
+            *(once.view(), claim.view(), browsers.view()),
+        ],
     )
 
 
 def kind_of(name):
     """The kind of thing that a place of this name refers to."""
-    word = re.sub(r"_?id$", "", name, flags=re.IGNORECASE).lower()
-    return {"parent": "scope", "parentscope": "scope"}.get(word, word)
+    word = re.sub(r"_?id$", "", name, flags=re.IGNORECASE)
+    words = re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", word).lower()
+    return {"parent": "scope", "parent scope": "scope", "waiter": "permit waiter"}.get(words, words)

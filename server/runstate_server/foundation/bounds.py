@@ -38,6 +38,11 @@ priority_max: Final = 100
 delay_s_max: Final = 366 * 86_400
 backlog_max: Final = 1_000_000_000
 
+# Permits
+units_max: Final = 1_000_000_000
+ttl_s_default: Final = 60
+ttl_s_max: Final = 3_600
+
 # Scopes
 scope_depth_max: Final = 32
 child_limit_max: Final = 10_000

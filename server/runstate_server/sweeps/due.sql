@@ -13,6 +13,11 @@ BEGIN
         OR (SELECT r.deadline FROM runstate.queue_ready r WHERE r.deadline IS NOT NULL
              ORDER BY r.deadline LIMIT 1) <= v_now
       THEN 'message_sweep' END,
+    CASE WHEN (SELECT g.due_at FROM runstate.grants g WHERE g.ended IS NULL
+                ORDER BY g.due_at LIMIT 1) <= v_now
+        OR (SELECT w.hold_until FROM runstate.pool_waiters w WHERE w.state = 'SIGNALED'
+             ORDER BY w.hold_until LIMIT 1) <= v_now
+      THEN 'permit_sweep' END,
     CASE WHEN (SELECT s.deadline FROM runstate.scopes s
                 WHERE s.effective = 'ACTIVE' AND s.deadline IS NOT NULL ORDER BY s.deadline LIMIT 1) <= v_now
       THEN 'scope_sweep' END,

@@ -21,6 +21,7 @@ def sweeps() -> tuple[Sweep, ...]:
         Sweep("once_sweep", 200),
         Sweep("claim_sweep", 200),
         Sweep("message_sweep", 200),
+        Sweep("permit_sweep", 100),
         Sweep("scope_sweep", 100),
         Sweep("scope_tidy_sweep", 500),
         Sweep("waits_sweep", 500, every=60),
