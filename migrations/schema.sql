@@ -182,6 +182,32 @@ CREATE TABLE runstate.journal_heads (
 )
 WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
+-- Name: line_waiters; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.line_waiters (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    kind text NOT NULL,
+    resource_id uuid NOT NULL,
+    ticket bigint NOT NULL,
+    since timestamp with time zone NOT NULL,
+    state text NOT NULL,
+    units bigint NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    holder text NOT NULL,
+    ttl_s double precision NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    hold_until timestamp with time zone,
+    consumption_id uuid,
+    ended_at timestamp with time zone,
+    CONSTRAINT kind_known CHECK ((kind = ANY (ARRAY['permit'::text, 'allowance'::text]))),
+    CONSTRAINT signaled_is_held CHECK (((state = 'SIGNALED'::text) = (hold_until IS NOT NULL))),
+    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text, 'GRANTED'::text, 'CANCELLED'::text, 'EXPIRED'::text]))),
+    CONSTRAINT units_are_positive CHECK ((units > 0))
+)
+WITH (fillfactor='70');
+
 -- Name: mailboxes; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.mailboxes (
@@ -295,29 +321,6 @@ ALTER TABLE runstate.outbox ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
-
--- Name: pool_waiters; Type: TABLE; Schema: runstate; Owner: -
-
-CREATE TABLE runstate.pool_waiters (
-    space_id text NOT NULL COLLATE pg_catalog."C",
-    id uuid NOT NULL,
-    pool_id uuid NOT NULL,
-    ticket bigint NOT NULL,
-    state text NOT NULL,
-    units bigint NOT NULL,
-    scope_id uuid NOT NULL,
-    root_id uuid NOT NULL,
-    holder text NOT NULL,
-    ttl_s double precision NOT NULL,
-    seen_at timestamp with time zone NOT NULL,
-    hold_until timestamp with time zone,
-    ended_at timestamp with time zone,
-    created_at timestamp with time zone NOT NULL,
-    CONSTRAINT signaled_is_held CHECK (((state = 'SIGNALED'::text) = (hold_until IS NOT NULL))),
-    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text, 'GRANTED'::text, 'CANCELLED'::text, 'EXPIRED'::text]))),
-    CONSTRAINT units_are_positive CHECK ((units > 0))
-)
-WITH (fillfactor='70');
 
 -- Name: pools; Type: TABLE; Schema: runstate; Owner: -
 
@@ -565,6 +568,11 @@ ALTER TABLE ONLY runstate.journal_heads
 ALTER TABLE ONLY runstate.journal
     ADD CONSTRAINT journal_pkey PRIMARY KEY (space_id, num, day);
 
+-- Name: line_waiters line_waiters_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.line_waiters
+    ADD CONSTRAINT line_waiters_pkey PRIMARY KEY (space_id, id);
+
 -- Name: mailboxes mailboxes_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.mailboxes
@@ -584,11 +592,6 @@ ALTER TABLE ONLY runstate.once
 
 ALTER TABLE ONLY runstate.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (space_id, seq);
-
--- Name: pool_waiters pool_waiters_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
-
-ALTER TABLE ONLY runstate.pool_waiters
-    ADD CONSTRAINT pool_waiters_pkey PRIMARY KEY (space_id, id);
 
 -- Name: pools pools_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -680,6 +683,10 @@ CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (token, space_id
 -- Name: grants_due; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX grants_due ON runstate.grants USING btree (due_at) WHERE (ended IS NULL);
+
+-- Name: grants_observed; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX grants_observed ON runstate.grants USING btree (pool_id, ended_at) WHERE (observation IS NOT NULL);
 
 -- Name: grants_of_pool; Type: INDEX; Schema: runstate; Owner: -
 
@@ -843,11 +850,19 @@ CREATE UNIQUE INDEX scopes_run_name ON runstate.scopes USING btree (space_id, ru
 
 -- Name: waiters_held; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE INDEX waiters_held ON runstate.pool_waiters USING btree (hold_until) WHERE (state = 'SIGNALED'::text);
+CREATE INDEX waiters_held ON runstate.line_waiters USING btree (hold_until) WHERE (state = 'SIGNALED'::text);
 
 -- Name: waiters_line; Type: INDEX; Schema: runstate; Owner: -
 
-CREATE UNIQUE INDEX waiters_line ON runstate.pool_waiters USING btree (pool_id, ticket, space_id) WHERE (state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text]));
+CREATE UNIQUE INDEX waiters_line ON runstate.line_waiters USING btree (resource_id, ticket, space_id) WHERE (state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text]));
+
+-- Name: waiters_of_run; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX waiters_of_run ON runstate.line_waiters USING btree (root_id, scope_id) WHERE (state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text]));
+
+-- Name: waiters_signaled; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX waiters_signaled ON runstate.line_waiters USING btree (resource_id) WHERE (state = 'SIGNALED'::text);
 
 -- Name: idempotency_0_pkey; Type: INDEX ATTACH; Schema: runstate; Owner: -
 

@@ -51,13 +51,19 @@ UP = (
     ) WITH (fillfactor = 70)
     """,
     "CREATE INDEX grants_of_pool ON runstate.grants (pool_id, due_at) WHERE ended IS NULL",
-    "CREATE INDEX grants_due ON runstate.grants (due_at) WHERE ended IS NULL",
     """
-    CREATE TABLE runstate.pool_waiters (
+    CREATE INDEX grants_observed ON runstate.grants (pool_id, ended_at) WHERE observation IS NOT NULL
+    """,
+    "CREATE INDEX grants_due ON runstate.grants (due_at) WHERE ended IS NULL",
+    # Whoever waits for units of a pool or of an allowance; `since` is when its place in the line began.
+    """
+    CREATE TABLE runstate.line_waiters (
       space_id text COLLATE "C" NOT NULL,
       id uuid NOT NULL,
-      pool_id uuid NOT NULL,
+      kind text NOT NULL CONSTRAINT kind_known CHECK (kind IN ('permit', 'allowance')),
+      resource_id uuid NOT NULL,
       ticket bigint NOT NULL,
+      since timestamptz NOT NULL,
       state text NOT NULL CONSTRAINT state_known
         CHECK (state IN ('WAITING', 'SIGNALED', 'GRANTED', 'CANCELLED', 'EXPIRED')),
       units bigint NOT NULL CONSTRAINT units_are_positive CHECK (units > 0),
@@ -67,19 +73,24 @@ UP = (
       ttl_s double precision NOT NULL,
       seen_at timestamptz NOT NULL,
       hold_until timestamptz,
+      consumption_id uuid,
       ended_at timestamptz,
-      created_at timestamptz NOT NULL,
       PRIMARY KEY (space_id, id),
       CONSTRAINT signaled_is_held CHECK ((state = 'SIGNALED') = (hold_until IS NOT NULL))
     ) WITH (fillfactor = 70)
     """,
     """
-    CREATE UNIQUE INDEX waiters_line ON runstate.pool_waiters (pool_id, ticket, space_id)
+    CREATE UNIQUE INDEX waiters_line ON runstate.line_waiters (resource_id, ticket, space_id)
       WHERE state IN ('WAITING', 'SIGNALED')
     """,
-    "CREATE INDEX waiters_held ON runstate.pool_waiters (hold_until) WHERE state = 'SIGNALED'",
+    """
+    CREATE INDEX waiters_of_run ON runstate.line_waiters (root_id, scope_id)
+      WHERE state IN ('WAITING', 'SIGNALED')
+    """,
+    "CREATE INDEX waiters_signaled ON runstate.line_waiters (resource_id) WHERE state = 'SIGNALED'",
+    "CREATE INDEX waiters_held ON runstate.line_waiters (hold_until) WHERE state = 'SIGNALED'",
 )
-DOWN = ("DROP TABLE runstate.pool_waiters", "DROP TABLE runstate.grants", "DROP TABLE runstate.pools")
+DOWN = ("DROP TABLE runstate.line_waiters", "DROP TABLE runstate.grants", "DROP TABLE runstate.pools")
 
 
 def upgrade() -> None:

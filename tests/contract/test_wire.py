@@ -11,6 +11,7 @@ from tests.promises import rows_messages
 from tests.support.builders import Call, Once, held, ok, refused
 from tests.support.document import routes
 from tests.support.events import end_of
+from tests.support.permits import pool
 from tests.support.queues import Claim, sent, submitted, taken
 
 ROWS = json.loads((Path(__file__).parents[1] / "conformance/wire-requests.json").read_text())["requests"]
@@ -70,9 +71,11 @@ def things(api):
         "subscriberId": "run-1",
         "taskKey": "research:acme",
         "token": "none",
+        "ttlSeconds": 60,
         "types": "task.succeeded,scope.cancelled",
         "waitMs": 0,
         "waitSeconds": 0,
+        "units": 1,
         "workKey": "w-1",
         "workLimit": "outstanding",
         "{k}": quote(claim.key, safe=""),
@@ -88,7 +91,9 @@ def things(api):
 def with_lease(api, row, things):
     """The same things, with the token that this row needs."""
     box = things["box"]
-    if "token" not in row["body"]:
+    if room_of(row["path"]) in {"grants", "permits", "permit-waiters"} and row["path"] != "/permits":
+        things = things | with_pool(api, row, box.scope)
+    if "token" not in row["body"] or row["path"].startswith("/grants/"):
         return things
     if row["path"].startswith("/once/"):
         return things | {"token": held(api, Once(box.scope, things["key"]))}
@@ -97,6 +102,19 @@ def with_lease(api, row, things):
         return things | {"token": ok(claim.acquire().send(api), 201)["token"]}
     delivery = taken(api, box.recv())
     return things | {"token": delivery.token, "messages": delivery.id}
+
+
+def with_pool(api, row, run):
+    """A pool of one unit, and a grant of it or a waiter for it where the row needs one."""
+    browsers = pool(api, run, 1, "nightly")
+    things = {"permits": browsers.id}
+    if "waiterId" in row["body"]:
+        return things | {"waiterId": ok(browsers.wait().send(api))["waiterId"]}
+    if room_of(row["path"]) == "permits":
+        return things
+    grant = ok(browsers.acquire().send(api))
+    waiter = ok(browsers.wait().send(api))["waiterId"]
+    return things | {"grants": grant["grantId"], "token": grant["token"], "permit-waiters": waiter}
 
 
 def test_every_row_is_looked_at_or_waits_for_a_room_that_is_still_to_be_built():

@@ -21,6 +21,10 @@ def _pool(client: httpx.Client, units: int = 2) -> Pool:
     return pool(client, scope(client), units, _free_name(client))
 
 
+def _vast(client: httpx.Client) -> Pool:
+    return _pool(client, 1_000_000_000)
+
+
 def _full(client: httpx.Client) -> Pool:
     made = _pool(client)
     ok(made.acquire(2).send(client))
@@ -35,6 +39,16 @@ def _grant(verb: Callable[[dict[str, Any]], Call], *, released: bool = False) ->
         return verb(grant)
 
     return make
+
+
+_OBSERVED: dict[str, str] = {}  # the pool of a release, whose call does not tell
+
+
+def _observing(client: httpx.Client) -> Call:
+    made = _pool(client)
+    call = release(ok(made.acquire().send(client)), observation=1)
+    _OBSERVED[call.path] = made.id
+    return call
 
 
 def _waiter(client: httpx.Client) -> str:
@@ -141,7 +155,7 @@ SHAPES = [
     ),
     Shape(
         "POST /permits/{pool_id}/acquire",
-        lambda c: _pool(c).acquire(),
+        lambda c: _vast(c).acquire(),
         {
             "scopeId": "id",
             "units": UNITS,
@@ -154,7 +168,7 @@ SHAPES = [
     ),
     Shape(
         "POST /permits/{pool_id}/wait",
-        lambda c: _pool(c).wait(),
+        lambda c: _vast(c).wait(),
         {"scopeId": "id", "units": UNITS, "holder": "name", "ttlSeconds": "lease"},
         frozenset({"scopeId", "units", "holder"}),
     ),
@@ -168,8 +182,9 @@ SHAPES = [
     ),
     Shape(
         "POST /grants/{grant_id}/release",
-        _grant(release),
+        _observing,
         {"token": "token", "observation": "json"},
         frozenset({"token"}),
+        shows=lambda call, _: Call("GET", f"/permits/{_OBSERVED[call.path]}"),
     ),
 ]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_FLOOR = ("types", "clock", "gate", "idempotency", "leases", "epoch", "journal", "replicas")
-_ROOMS = ("spaces", "mailboxes", "once", "claims", "messages", "tasks", "permits", "scopes", "events", "ops")
+_FLOOR = ("types", "clock", "gate", "idempotency", "leases", "epoch", "journal", "lines", "replicas")
+_ROOMS = ("spaces", "mailboxes", "once", "claims", "permits", "messages", "tasks", "scopes", "events", "ops")
 _NAME = re.compile(r"\bkernel\.")
 _SCHEMA = re.compile(r"runstate_k_[0-9a-f]{12}")
 

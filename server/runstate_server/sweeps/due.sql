@@ -15,7 +15,7 @@ BEGIN
       THEN 'message_sweep' END,
     CASE WHEN (SELECT g.due_at FROM runstate.grants g WHERE g.ended IS NULL
                 ORDER BY g.due_at LIMIT 1) <= v_now
-        OR (SELECT w.hold_until FROM runstate.pool_waiters w WHERE w.state = 'SIGNALED'
+        OR (SELECT w.hold_until FROM runstate.line_waiters w WHERE w.state = 'SIGNALED'
              ORDER BY w.hold_until LIMIT 1) <= v_now
       THEN 'permit_sweep' END,
     CASE WHEN (SELECT s.deadline FROM runstate.scopes s

@@ -43,6 +43,7 @@ def test_units_are_lent_until_there_are_none_and_come_back_by_release(api, brows
         "unitsTotal": 3,
         "unitsUsed": 3,
         "waiting": 0,
+        "observation": {"tab": 1},
     }
 
 

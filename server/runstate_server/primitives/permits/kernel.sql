@@ -1,23 +1,15 @@
--- Permits: pools of N units, and the line before them.  Grants: live -> RELEASED, LAPSED.  Waiters:
--- WAITING -> SIGNALED -> GRANTED; WAITING, SIGNALED -> CANCELLED, EXPIRED.  Tables: pools, grants,
--- pool_waiters.  Locks: gate shared, idempotency key, the pool's row, its grants, its waiters. A waiter
--- changes only under its pool's row; a pool's counters are written by permit_turn, grants_taken and
--- grant_given_back alone. The end of a scope locks no pool: a turn drops waiters whose scope has ended.
+-- Permits: pools of N units, and the line before them (lines.sql).  Grants: live -> RELEASED, LAPSED.
+--  Tables: pools, grants.  Locks: gate shared, idempotency key, the pool's row, its grants, its
+-- waiters. The end of a scope locks no pool: a turn drops waiters whose scope has ended.
 
 CREATE FUNCTION kernel.pool_facts(p_space text, p_id uuid) RETURNS json LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.json_build_object('id', b.id, 'name', b.name, 'unitsTotal', b.units_total, 'unitsUsed',
-    b.units_used, 'waiting', (SELECT pg_catalog.count(*) FROM runstate.pool_waiters w
-      WHERE w.space_id = p_space AND w.pool_id = p_id AND w.state IN ('WAITING', 'SIGNALED')))
+    b.units_used, 'waiting', kernel.line_length(p_space, p_id, kernel.kernel_now()))
   FROM runstate.pools b WHERE b.space_id = p_space AND b.id = p_id
 $$;
 
 CREATE FUNCTION kernel.no_pool(p_id uuid) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.refuse('NOT_FOUND', 'permit pool ' || p_id::text || ' does not exist in this space')
-$$;
-
--- Those who wait in a pool's line.
-CREATE FUNCTION kernel.pool_topic(p_space text, p_id uuid) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT kernel.topic('pool', p_space, p_id::text)
 $$;
 
 -- Write a new pool and its event; the name is locked and free.
@@ -130,14 +122,21 @@ BEGIN
     kernel.pool_facts(p_space, p_id), v_wake));
 END $$;
 
--- The view of a pool. Refuses: NOT_FOUND.
+-- The view of a pool, with what was observed at the last release that said something. Refuses: NOT_FOUND.
 CREATE FUNCTION kernel.pool_view(p_space text, p_id uuid) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_facts json := kernel.pool_facts(p_space, p_id);
+  v_observation text;
 BEGIN
   IF v_facts IS NULL THEN
     RETURN kernel.no_pool(p_id);
   END IF;
-  RETURN kernel.seen(v_facts, NULL, NULL);
+  SELECT g.observation INTO v_observation FROM runstate.grants g
+   WHERE g.pool_id = p_id AND g.space_id = p_space AND g.observation IS NOT NULL
+   ORDER BY g.ended_at DESC LIMIT 1;
+  RETURN kernel.seen(pg_catalog.json_build_object('id', v_facts -> 'id', 'name', v_facts -> 'name',
+    'unitsTotal', v_facts -> 'unitsTotal', 'unitsUsed', v_facts -> 'unitsUsed', 'waiting',
+    v_facts -> 'waiting', 'observation', kernel.payload_here(0)), ARRAY[COALESCE(v_observation, 'null')],
+    NULL);
 END $$;

@@ -17,8 +17,7 @@ BEGIN
     RETURN kernel.refuse('VALIDATION_FAILED', '''units'': ' || p_units::text || ' are more than the '
       || v_total::text || ' of permit pool "' || v_name || '"');
   END IF;
-  SELECT pg_catalog.count(*) INTO v_line FROM runstate.pool_waiters w
-   WHERE w.pool_id = p_pool AND w.space_id = p_space AND w.state IN ('WAITING', 'SIGNALED');
+  v_line := kernel.line_length(p_space, p_pool, p_now);
   IF v_line = 0 AND p_units <= v_free THEN
     RETURN NULL;
   END IF;
@@ -42,7 +41,8 @@ BEGIN
     lease_s, expires_at, due_at, created_at)
   VALUES (p_space, p_id, p_pool, v_scope, p_path[1], p_units, p_token, p_holder, p_session, p_lease_s,
     v_expires_at, v_expires_at, p_now);
-  PERFORM kernel.permit_event(p_space, p_now, 'permit.granted', p_pool, v_scope, p_id, p_units, p_holder);
+  PERFORM kernel.permit_event(p_space, p_now, 'permit.granted', p_pool, v_scope, p_id, p_units, p_holder,
+    NULL);
   RETURN v_expires_at;
 END $$;
 
@@ -77,7 +77,7 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  IF p_waiter IS NULL AND COALESCE(kernel.permit_next(p_space, p_pool) > v_now, true) THEN
+  IF p_waiter IS NULL AND NOT kernel.permit_due(p_space, p_pool, v_now) THEN
     v_reply := kernel.permit_refusal(p_space, p_pool, p_units, v_now);
     IF v_reply.changed IS NOT NULL THEN
       RETURN v_reply;
@@ -102,8 +102,6 @@ BEGIN
     p_token, v_now);
   v_reply := kernel.done(200, pg_catalog.json_build_object('grantId', p_id, 'token', p_token, 'units',
     p_units, 'leaseExpiresAt', kernel.wire_time(v_ends)), v_wake);
-  v_reply.again_s := p_lease_s;
-  v_reply.sleep := ARRAY[kernel.pool_topic(p_space, p_pool)];
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
@@ -114,8 +112,8 @@ DECLARE
   v_state text;
   v_units bigint;
 BEGIN
-  SELECT w.state, w.units INTO v_state, v_units FROM runstate.pool_waiters w
-   WHERE w.space_id = p_space AND w.id = p_waiter AND w.pool_id = p_pool;
+  SELECT w.state, w.units INTO v_state, v_units FROM runstate.line_waiters w
+   WHERE w.space_id = p_space AND w.id = p_waiter AND w.resource_id = p_pool;
   IF NOT FOUND THEN
     RETURN kernel.no_waiter(p_waiter);
   ELSIF v_units <> p_units THEN
@@ -127,8 +125,7 @@ BEGIN
   ELSIF v_state <> 'SIGNALED' THEN
     RETURN kernel.refuse('CONFLICT', 'waiter ' || p_waiter::text || ' is ' || v_state);
   END IF;
-  UPDATE runstate.pool_waiters w SET state = 'GRANTED', hold_until = NULL, ended_at = p_now
-   WHERE w.space_id = p_space AND w.id = p_waiter;
+  PERFORM kernel.waiter_end(p_space, p_waiter, 'GRANTED', NULL, p_now);
   RETURN NULL;
 END $$;
 
@@ -142,10 +139,8 @@ LANGUAGE sql VOLATILE AS $$
   SELECT CASE WHEN p_units THEN pg_catalog.json_build_object('waiterId', w.id, 'state', w.state, 'units',
       w.units, 'position', x.position)
     ELSE pg_catalog.json_build_object('waiterId', w.id, 'state', w.state, 'position', x.position) END
-    FROM runstate.pool_waiters w CROSS JOIN LATERAL (
-      SELECT CASE WHEN w.state IN ('WAITING', 'SIGNALED') THEN pg_catalog.count(*) END AS position
-        FROM runstate.pool_waiters y WHERE y.pool_id = w.pool_id AND y.space_id = p_space
-         AND y.state IN ('WAITING', 'SIGNALED') AND y.ticket <= w.ticket) x
+    FROM runstate.line_waiters w CROSS JOIN LATERAL (
+      SELECT kernel.waiter_position(p_space, p_id, kernel.kernel_now()) AS position) x
    WHERE w.space_id = p_space AND w.id = p_id
 $$;
 
@@ -186,94 +181,9 @@ BEGIN
     RETURN v_reply;
   END IF;
   UPDATE runstate.pools b SET next_ticket = v_ticket + 1 WHERE b.space_id = p_space AND b.id = p_pool;
-  INSERT INTO runstate.pool_waiters (space_id, id, pool_id, ticket, state, units, scope_id, root_id, holder,
-    ttl_s, seen_at, created_at)
-  VALUES (p_space, p_id, p_pool, v_ticket, 'WAITING', p_units, p_scope, v_path[1], p_holder, p_ttl_s, v_now,
+  PERFORM kernel.waiter_insert(p_space, p_id, 'permit', p_pool, v_ticket, p_units, v_path, p_holder, p_ttl_s,
     v_now);
   v_wake := kernel.permit_turn(p_space, p_pool, v_now);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
     kernel.waiter_facts(p_space, p_id, false), v_wake));
-END $$;
-
--- A waiter's own look, which keeps it in the line: its time is written at most four times a ttl. Takes the
--- turn if something is due. Refuses: NOT_FOUND.
-CREATE FUNCTION kernel.waiter_look(p_space text, p_id uuid) RETURNS kernel.reply
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  v_pool uuid;
-  v_root uuid;
-  v_state text;
-  v_seen_at timestamptz;
-  v_ttl_s double precision;
-  v_deadline timestamptz;
-  v_effective text;
-  v_now timestamptz := kernel.kernel_now();
-  v_wake text[];
-  v_reply kernel.reply;
-BEGIN
-  PERFORM kernel.kernel_enter();
-  SELECT w.pool_id, w.root_id, w.state, w.seen_at, w.ttl_s, s.effective, s.effective_deadline
-    INTO v_pool, v_root, v_state, v_seen_at, v_ttl_s, v_effective, v_deadline
-    FROM runstate.pool_waiters w CROSS JOIN LATERAL (
-      SELECT x.effective, x.effective_deadline FROM runstate.scopes x
-       WHERE x.space_id = p_space AND x.id = w.scope_id OFFSET 0) s
-   WHERE w.space_id = p_space AND w.id = p_id;
-  IF NOT FOUND THEN
-    RETURN kernel.no_waiter(p_id);
-  END IF;
-  IF v_state IN ('WAITING', 'SIGNALED') AND (kernel.effective_at(v_effective, v_deadline, v_now) <> 'ACTIVE'
-    OR v_seen_at + pg_catalog.make_interval(secs => v_ttl_s / 4) <= v_now
-    OR kernel.permit_next(p_space, v_pool) <= v_now) THEN
-    PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_pool FOR NO KEY UPDATE;
-    v_now := kernel.kernel_now();
-    UPDATE runstate.pool_waiters w SET seen_at = v_now
-     WHERE w.space_id = p_space AND w.id = p_id AND w.state IN ('WAITING', 'SIGNALED')
-       AND w.seen_at + pg_catalog.make_interval(secs => w.ttl_s) > v_now;
-    v_wake := kernel.permit_turn(p_space, v_pool, v_now);
-  END IF;
-  v_reply := kernel.seen(kernel.waiter_facts(p_space, p_id, true), NULL, kernel.seconds_until(
-    LEAST(kernel.permit_next(p_space, v_pool), v_now + pg_catalog.make_interval(secs => v_ttl_s / 4),
-      v_deadline), v_now));
-  v_reply.wake := v_wake;
-  v_reply.sleep := ARRAY[kernel.pool_topic(p_space, v_pool), kernel.topic('scope', p_space, v_root::text)];
-  RETURN v_reply;
-END $$;
-
--- Leave the line; one that has ended answers its state. Refuses: NOT_FOUND.
-CREATE FUNCTION kernel.waiter_cancel(p_space text, p_id uuid, p_idem text, p_print bytea)
-RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  v_pool uuid;
-  v_state text;
-  v_units bigint;
-  v_now timestamptz;
-  v_wake text[];
-  v_reply kernel.reply;
-BEGIN
-  PERFORM kernel.kernel_enter();
-  v_reply := kernel.idempotency_look(p_space, p_idem, p_print);
-  IF v_reply.changed IS NOT NULL THEN
-    RETURN v_reply;
-  END IF;
-  SELECT w.pool_id INTO v_pool FROM runstate.pool_waiters w WHERE w.space_id = p_space AND w.id = p_id;
-  IF NOT FOUND THEN
-    RETURN kernel.no_waiter(p_id);
-  END IF;
-  PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_pool FOR NO KEY UPDATE;
-  v_now := kernel.kernel_now();
-  v_wake := kernel.permit_turn(p_space, v_pool, v_now);
-  SELECT w.state, w.units INTO v_state, v_units FROM runstate.pool_waiters w
-   WHERE w.space_id = p_space AND w.id = p_id;
-  IF v_state NOT IN ('WAITING', 'SIGNALED') THEN
-    v_reply := kernel.seen(pg_catalog.json_build_object('state', v_state), NULL, NULL);
-    v_reply.wake := v_wake;
-    RETURN v_reply;
-  END IF;
-  UPDATE runstate.pool_waiters w SET state = 'CANCELLED', ended_at = v_now, hold_until = NULL
-   WHERE w.space_id = p_space AND w.id = p_id;
-  UPDATE runstate.pools b SET units_signaled = b.units_signaled - CASE WHEN v_state = 'SIGNALED' THEN v_units
-    ELSE 0 END WHERE b.space_id = p_space AND b.id = v_pool;
-  v_wake := v_wake || kernel.permit_turn(p_space, v_pool, v_now) || kernel.pool_topic(p_space, v_pool);
-  RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
-    pg_catalog.json_build_object('state', 'CANCELLED'), v_wake));
 END $$;

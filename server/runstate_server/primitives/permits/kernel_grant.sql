@@ -99,8 +99,9 @@ BEGIN
   RETURNING g.scope_id, g.units, g.holder INTO v_scope, v_units, v_holder;
   UPDATE runstate.pools b SET units_used = b.units_used - v_units
    WHERE b.space_id = p_space AND b.id = v_pool;
-  v_wake := kernel.permit_turn(p_space, v_pool, v_now) || kernel.pool_topic(p_space, v_pool);
-  PERFORM kernel.permit_event(p_space, v_now, 'permit.released', v_pool, v_scope, p_id, v_units, v_holder);
+  v_wake := kernel.permit_turn(p_space, v_pool, v_now);
+  PERFORM kernel.permit_event(p_space, v_now, 'permit.released', v_pool, v_scope, p_id, v_units, v_holder,
+    v_wake);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
     pg_catalog.json_build_object('released', true), v_wake));
 END $$;

@@ -64,7 +64,7 @@ async def page(
 
 @router.get(
     "/permits/{pool_id}",
-    response_model=schemas.PoolView,
+    response_model=schemas.PoolSeen,
     openapi_extra=_runtime,
     responses=replies.documented(Code.NOT_FOUND),
 )

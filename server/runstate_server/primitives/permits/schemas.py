@@ -111,6 +111,12 @@ class PoolView(View):
     waiting: int
 
 
+class PoolSeen(PoolView):
+    """observation: what the last release that carried one told; null when none did."""
+
+    observation: object
+
+
 class PoolSized(PoolView):
     """units: as unitsTotal."""
 

@@ -152,6 +152,11 @@ BEGIN
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
+-- Whom the end of a scope wakes: its run, and the lines in which somebody waited for it.
+CREATE FUNCTION kernel.scope_wake(p_space text, p_root uuid) RETURNS text[] LANGUAGE sql VOLATILE AS $$
+  SELECT kernel.topic('scope', p_space, p_root::text) || kernel.line_topics_of(p_space, p_root)
+$$;
+
 -- End what the rooms below hold in these scopes, at most p_limit things; returns how many it ended.
 CREATE FUNCTION kernel.scope_end_contents(p_space text, p_path uuid[], p_reason text, p_now timestamptz,
   p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
@@ -196,7 +201,7 @@ BEGIN
   END IF;
   PERFORM kernel.event(p_space, p_now, 'scope.' || pg_catalog.lower(p_state), p_path, 'scope',
     p_path[v_depth]::text, pg_catalog.json_build_object('name', v_name, 'ended', v_ended),
-    ARRAY[kernel.topic('scope', p_space, p_path[1]::text)]);
+    kernel.scope_wake(p_space, p_path[1]));
   RETURN true;
 END $$;
 
@@ -250,7 +255,7 @@ BEGIN
   IF v_state = 'ACTIVE' THEN
     PERFORM kernel.scope_mark(p_space, v_path, p_state, v_now);
     v_reply := kernel.done(200, pg_catalog.json_build_object('id', p_id, 'state', p_state, 'version',
-      v_version + 1), ARRAY[kernel.topic('scope', p_space, v_path[1]::text)]);
+      v_version + 1), kernel.scope_wake(p_space, v_path[1]));
     RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
   ELSIF v_state = p_state THEN
     RETURN kernel.seen(pg_catalog.json_build_object('id', p_id, 'state', v_state, 'version', v_version), NULL,
@@ -279,7 +284,7 @@ BEGIN
     RETURN kernel.seen(pg_catalog.json_build_object('expired', 0), NULL, NULL);
   END IF;
   RETURN kernel.done(200, pg_catalog.json_build_object('expired', v_count),
-    ARRAY[kernel.topic('scope', p_space, v_path[1]::text)]);
+    kernel.scope_wake(p_space, v_path[1]));
 END $$;
 
 -- Write at most p_batch deadlines that have passed. Locks: gates alone, only tried. Index: scopes_due.
@@ -299,7 +304,7 @@ BEGIN
   LOOP
     CONTINUE WHEN NOT pg_catalog.pg_try_advisory_xact_lock(kernel.lock_key('gate', v_space, v_path[1]::text));
     count := count + kernel.scope_mark_due(v_space, v_path[1], kernel.kernel_now());
-    wake := wake || kernel.topic('scope', v_space, v_path[1]::text);
+    wake := wake || kernel.scope_wake(v_space, v_path[1]);
   END LOOP;
 END $$;
 
