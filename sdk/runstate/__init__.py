@@ -24,10 +24,12 @@ from runstate.decorators.defaults import (
     run,
     run_id,
     serve,
+    slots,
     status,
     stop,
 )
 from runstate.decorators.queue import Job, Queue
+from runstate.decorators.slots import Slots
 from runstate.errors import (
     AuthenticationError,
     BudgetExceededError,
@@ -52,6 +54,7 @@ from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI, MailboxRef
 from runstate.handles.messages import Delivery
+from runstate.handles.permits import PoolLease, PoolRef, PoolsAdminAPI
 from runstate.handles.scopes import ScopeHandle, ScopesAPI
 from runstate.handles.tasks import (
     AdmittedWork,
@@ -83,6 +86,9 @@ __all__ = [
     "MailboxesAdminAPI",
     "NotFoundError",
     "OnceFailedError",
+    "PoolLease",
+    "PoolRef",
+    "PoolsAdminAPI",
     "Queue",
     "RateLimitError",
     "ResultTooLargeError",
@@ -94,6 +100,7 @@ __all__ = [
     "ScopeHandle",
     "ScopesAPI",
     "Signal",
+    "Slots",
     "StoppedError",
     "TaskFailedError",
     "TaskRequirements",
@@ -123,6 +130,7 @@ __all__ = [
     "run",
     "run_id",
     "serve",
+    "slots",
     "status",
     "stop",
 ]

@@ -83,6 +83,13 @@ class BackgroundLoop:
         coroutine.close()
         return future
 
+    def begun(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        """Starts the coroutine; its outcome as a future of the loop that runs here, this one or any other.
+        Cancelling that cancels it; giving up a wait for it does not."""
+        if threading.current_thread() is self._thread:
+            return self.spawn(coroutine)
+        return asyncio.wrap_future(self.submit(coroutine))
+
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         """A task on this loop; only from a coroutine that already runs on it. Kept alive until it is done."""
         task = asyncio.get_running_loop().create_task(coroutine)

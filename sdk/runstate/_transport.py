@@ -126,6 +126,7 @@ class Space:
         self.transport = transport
         self.space_id = space_id
         self.ids: dict[tuple[str, str], str] = {}  # of (room, name), as looked up: they never change
+        self.settings: dict[tuple[str, str], Any] = {}  # of (room, name), as they were when last checked
 
     def holder(self) -> dict[str, str]:
         """The two fields of a request that say who will hold the lease."""

@@ -8,6 +8,7 @@ from runstate._transport import Space, Transport
 from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI
+from runstate.handles.permits import PoolsAdminAPI
 from runstate.handles.scopes import ScopeHandle, ScopesAPI
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class AsyncRunstate:
         self.space_id = space.space_id
         self.scopes = ScopesAPI(space)
         self.mailboxes = MailboxesAdminAPI(space)
+        self.pools = PoolsAdminAPI(space)
         self.diagnostics = DiagnosticsAPI(space)
         self.events = EventsAPI(space)
 

@@ -19,6 +19,7 @@ from runstate.decorators.events import EventsRun
 from runstate.decorators.once import OnceRun, once_in
 from runstate.decorators.queue import NamedQueue, defined, queue_in
 from runstate.decorators.serve import Queues, ServeRun
+from runstate.decorators.slots import Slots, SlotsRun
 from runstate.errors import ConfigError
 from runstate.run import Account
 
@@ -26,7 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun, ServeRun, EventsRun):
+class Run(OnceRun, ServeRun, SlotsRun, EventsRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -151,6 +152,24 @@ def serve(concurrency: int | None = None, queues: Queues | None = None, signal: 
 async def aserve(concurrency: int | None = None, queues: Queues | None = None, signal: Any = None) -> None:
     """As `serve`; async handlers run on this loop."""
     await default_run().aserve(concurrency, queues, signal)
+
+
+def slots(
+    name: str,
+    max: int | None = None,  # noqa: A002 - what the contract calls it
+    units: int = 1,
+    timeout: float | str = 60,
+    lease: float | str = 30,
+) -> Slots:
+    """Holds `units` of the pool `name` around a function (as a decorator, plain or async) or a block (`with`
+    and `async with`), so that at most `max` are held at the same time by all processes together. Who finds
+    none free waits in a line, first come, first served, up to `timeout` (seconds, or "2m"): WaitTimeoutError.
+
+    With `max` the pool is created, or checked: ConflictError, naming both, when it has another size;
+    without, it must exist (NotFoundError). The lease (seconds, or "30s") is renewed meanwhile; it is how
+    long the units of a process that has died stay away. If they are lost, LeaseLostError is raised at the
+    end."""
+    return Slots(default_run, name, size=max, units=units, timeout=timeout, lease=lease)
 
 
 def run_id() -> str:

@@ -23,14 +23,22 @@ class Lease:
     """Something held, by `begin`, until it is released, lost or `aclose`d. Renewed by the SDK's own thread,
     about every third of `lease_s`, whatever the caller's loop does."""
 
-    def __init__(self, space: Space, place: tuple[str, str], what: str, lease_s: float) -> None:
+    def __init__(
+        self,
+        space: Space,
+        place: tuple[str, str],
+        what: str,
+        lease_s: float,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.expires_at = datetime.fromtimestamp(0).astimezone()
         self.lost_event = asyncio.Event()
         self._space = space
         self._place = place
         self._what = what
         self._lease_s = lease_s
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         self._token = ""
         self._heartbeat: Heartbeat | None = None
         self._released = False
@@ -60,11 +68,22 @@ class Lease:
             self._heartbeat.extended(self._lease_s if lease_seconds is None else lease_seconds, sent_at)
 
     async def release(self, observation: Any = None) -> None:
-        """Gives it up; `observation`, any JSON, is kept for the next owner to read. Again: a no-op. Refuses:
-        LeaseLostError, when it was lost before."""
+        """Gives it up; `observation`, any JSON, is kept for the next owner to read. Again: a no-op. A release
+        whose caller is cancelled goes on. Refuses: LeaseLostError, when it was lost before."""
         if self._released:
             return
         await self.aclose()
+        releasing = shared.begun(self._release(observation))
+        releasing.add_done_callback(seen)
+        await asyncio.wait({releasing})
+        releasing.result()
+
+    async def aclose(self) -> None:
+        """Renews no more, and does not release: the lease is lost when its time is over."""
+        if self._heartbeat is not None:
+            self._heartbeat.rest()
+
+    async def _release(self, observation: Any) -> None:
         await self._space.call(
             "POST",
             *self._place,
@@ -76,22 +95,17 @@ class Lease:
         if self._heartbeat is not None:
             self._heartbeat.stop()
 
-    async def aclose(self) -> None:
-        """Renews no more, and does not release: the lease is lost when its time is over."""
-        if self._heartbeat is not None:
-            self._heartbeat.rest()
-
     async def begin(self, answer: dict[str, Any], asked_at: float) -> None:
         """For the SDK: holds what the server has granted. Raises what the server refuses, if it turns out to
         have lapsed on its way."""
         self._token = answer["token"]
         self.expires_at = instant(answer["leaseExpiresAt"])
         try:
-            await shared.arun(self._begin(asked_at))
+            await shared.begun(self._begin(asked_at))
         except BaseException:  # nobody will have it: a wait that is given up leaves nothing behind
             if self._heartbeat is not None:
                 self._heartbeat.stop()
-            shared.submit(_released(self))
+            shared.begun(released(self)).add_done_callback(seen)
             raise
 
     async def _begin(self, asked_at: float) -> None:
@@ -139,7 +153,7 @@ async def run_under(lease: Lease, function: Callable[[Any], Any]) -> Any:
                 working.exception()  # seen: whoever lost the lease is told so instead
         finally:
             # On the SDK's loop: it goes its way also when this task is cancelled once more.
-            releasing = asyncio.wrap_future(shared.submit(_released(lease)))
+            releasing = asyncio.wrap_future(shared.submit(released(lease)))
             await asyncio.wait({releasing}, timeout=_RELEASE_S_MAX)
 
 
@@ -150,9 +164,27 @@ async def _called(function: Callable[[Any], Any], lease: Lease) -> Any:
     return await called if inspect.isawaitable(called) else called
 
 
-async def _released(lease: Lease) -> None:
-    with contextlib.suppress(RunstateError):  # lost before, or it lapses by itself
+async def released(lease: Lease) -> None:
+    """Gives it up if it can be; else it was lost before, or lapses by itself."""
+    with contextlib.suppress(RunstateError):
         await lease.release()
+
+
+def loss(lease: Lease) -> RunstateError | None:
+    """For the SDK: why the lease is no longer ours; None while it is."""
+    return lease._lost()  # noqa: SLF001 - this module's own
+
+
+def rest(lease: Lease) -> None:
+    """For the SDK: renews no more, from any thread; it lapses."""
+    if lease._heartbeat is not None:  # noqa: SLF001 - this module's own
+        lease._heartbeat.rest()  # noqa: SLF001
+
+
+def seen(done: "asyncio.Future[Any]") -> None:
+    """A callback for what nobody may wait for: its error is nobody's; asyncio would print it as forgotten."""
+    if not done.cancelled():
+        done.exception()
 
 
 def seconds(lease_s: float) -> float:

@@ -7,6 +7,7 @@ from runstate._transport import Space
 from runstate.errors import ConfigError
 from runstate.handles.claims import ClaimRef
 from runstate.handles.mailboxes import MailboxRef
+from runstate.handles.permits import PoolRef
 from runstate.handles.tasks import TaskTicket
 
 
@@ -43,6 +44,15 @@ class ScopeHandle:
     def mailbox_by_id(self, mailbox_id: str) -> MailboxRef:
         """As `mailbox`, where the id is known."""
         return MailboxRef(self._space, self.id, mailbox_id=mailbox_id)
+
+    def pool(self, name: str) -> PoolRef:
+        """The permit pool of that name, as this scope uses it. Local; the name is looked up at the first
+        use."""
+        return PoolRef(self._space, self.id, name=name)
+
+    def pool_by_id(self, permit_id: str) -> PoolRef:
+        """As `pool`, where the id is known."""
+        return PoolRef(self._space, self.id, permit_id=permit_id)
 
     def task(self, task_id: str) -> TaskTicket:
         """A task whose id is known. Local."""
