@@ -34,6 +34,87 @@ CREATE TABLE runstate.api_keys (
     CONSTRAINT permissions_known CHECK ((permissions <@ '{runtime,observe,resource_config,space_admin}'::text[]))
 );
 
+-- Name: budget_entries; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.budget_entries (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    budget_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    id uuid NOT NULL,
+    reservation_id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    kind text NOT NULL,
+    work_key text COLLATE pg_catalog."C",
+    amount_minor bigint NOT NULL,
+    asked_minor bigint NOT NULL,
+    left_minor bigint NOT NULL,
+    state text NOT NULL,
+    reserved_change bigint NOT NULL,
+    settled_change bigint NOT NULL,
+    overrun_change bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT amount_counts CHECK ((amount_minor >= 0)),
+    CONSTRAINT kind_known CHECK ((kind = ANY (ARRAY['reserve'::text, 'settle'::text, 'overrun'::text, 'void'::text, 'stale'::text])))
+);
+
+-- Name: budget_entries_seq_seq; Type: SEQUENCE; Schema: runstate; Owner: -
+
+ALTER TABLE runstate.budget_entries ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME runstate.budget_entries_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+-- Name: budget_reservations; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.budget_reservations (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    budget_id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    message_id uuid,
+    holder text NOT NULL,
+    reserved_minor bigint NOT NULL,
+    held boolean NOT NULL,
+    state text NOT NULL,
+    settle_by timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT active_is_held CHECK (((state <> 'ACTIVE'::text) OR held)),
+    CONSTRAINT ended_has_time CHECK (((state = ANY (ARRAY['SETTLED'::text, 'VOIDED'::text])) = (ended_at IS NOT NULL))),
+    CONSTRAINT ended_is_empty CHECK (((ended_at IS NULL) OR (reserved_minor = 0))),
+    CONSTRAINT reserved_bounded CHECK (((reserved_minor >= 0) AND (reserved_minor <= '1000000000000000000'::bigint))),
+    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['ACTIVE'::text, 'SETTLED'::text, 'VOIDED'::text, 'STALE'::text])))
+)
+WITH (fillfactor='80');
+
+-- Name: budgets; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.budgets (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    currency text NOT NULL COLLATE pg_catalog."C",
+    scale smallint NOT NULL,
+    limit_minor bigint NOT NULL,
+    reserved_minor bigint NOT NULL,
+    settled_minor bigint NOT NULL,
+    overrun_minor numeric(38,0) NOT NULL,
+    hold_stale boolean NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT books_balance CHECK ((reserved_minor <= (limit_minor - settled_minor))),
+    CONSTRAINT currency_is_capitals CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT limit_bounded CHECK (((limit_minor >= 0) AND (limit_minor <= '1000000000000000000'::bigint))),
+    CONSTRAINT overrun_counts CHECK ((overrun_minor >= (0)::numeric)),
+    CONSTRAINT reserved_counts CHECK ((reserved_minor >= 0)),
+    CONSTRAINT scale_bounded CHECK (((scale >= 0) AND (scale <= 9))),
+    CONSTRAINT settled_counts CHECK ((settled_minor >= 0))
+)
+WITH (fillfactor='20');
+
 -- Name: claims; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.claims (
@@ -518,6 +599,21 @@ ALTER TABLE ONLY runstate.api_key_spaces
 ALTER TABLE ONLY runstate.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (space_id, id);
 
+-- Name: budget_entries budget_entries_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.budget_entries
+    ADD CONSTRAINT budget_entries_pkey PRIMARY KEY (space_id, budget_id, seq);
+
+-- Name: budget_reservations budget_reservations_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.budget_reservations
+    ADD CONSTRAINT budget_reservations_pkey PRIMARY KEY (space_id, id);
+
+-- Name: budgets budgets_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.budgets
+    ADD CONSTRAINT budgets_pkey PRIMARY KEY (space_id, id);
+
 -- Name: claims claims_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.claims
@@ -656,6 +752,10 @@ CREATE INDEX api_key_spaces_key ON runstate.api_key_spaces USING btree (key_id);
 
 CREATE UNIQUE INDEX api_keys_hash ON runstate.api_keys USING btree (hash);
 
+-- Name: budgets_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX budgets_name ON runstate.budgets USING btree (name, space_id);
+
 -- Name: claims_due; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX claims_due ON runstate.claims USING btree (due_at) WHERE held;
@@ -679,6 +779,10 @@ END IS NOT NULL);
 -- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (token, space_id);
+
+-- Name: entries_work_key; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX entries_work_key ON runstate.budget_entries USING btree (budget_id, kind, work_key, space_id) WHERE (work_key IS NOT NULL);
 
 -- Name: grants_due; Type: INDEX; Schema: runstate; Owner: -
 
@@ -815,6 +919,26 @@ CREATE INDEX ready_run ON runstate.queue_ready USING btree (mailbox_id, a0, lane
 -- Name: ready_scope; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX ready_scope ON runstate.queue_ready USING btree (mailbox_id, scope_id, lane, rank, available_at, seq) WHERE deliverable;
+
+-- Name: reservations_due; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX reservations_due ON runstate.budget_reservations USING btree (settle_by) WHERE ((state = 'ACTIVE'::text) AND (settle_by IS NOT NULL));
+
+-- Name: reservations_due_in_budget; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX reservations_due_in_budget ON runstate.budget_reservations USING btree (budget_id, settle_by) WHERE ((state = 'ACTIVE'::text) AND (settle_by IS NOT NULL));
+
+-- Name: reservations_ended; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX reservations_ended ON runstate.budget_reservations USING btree (budget_id, ended_at) WHERE (ended_at IS NOT NULL);
+
+-- Name: reservations_of_message; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX reservations_of_message ON runstate.budget_reservations USING btree (message_id) WHERE ((message_id IS NOT NULL) AND (ended_at IS NULL));
+
+-- Name: reservations_open; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX reservations_open ON runstate.budget_reservations USING btree (budget_id, created_at, id) WHERE (ended_at IS NULL);
 
 -- Name: scopes_active; Type: INDEX; Schema: runstate; Owner: -
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from runstate_server.primitives.budgets.schemas import Kind as EntryKind
+from runstate_server.primitives.budgets.schemas import State as ReservationState
 from runstate_server.primitives.claims.schemas import State as ClaimState
 from runstate_server.primitives.mailboxes.schemas import Mode
 from runstate_server.primitives.messages.schemas import State as MessageState
@@ -16,6 +18,7 @@ from tests.support import database, sources
 
 # Room → (enum, its CHECKs as table.constraint). A claim is held or not: a boolean column, and no CHECK.
 ROOMS: dict[str, tuple[type[StrEnum], list[str]]] = {
+    "budgets": (ReservationState, ["budget_reservations.state_known"]),
     "claims": (ClaimState, []),
     "once": (OnceState, ["once.state_known"]),
     "scopes": (ScopeState, ["scopes.stored_known", "scopes.effective_known"]),
@@ -68,6 +71,11 @@ def test_the_states_of_tasks_are_those_of_messages_by_other_names():
 
 def test_the_modes_of_mailboxes_are_those_of_the_table(database_url):
     assert checked(database_url, MODES) == set(Mode)
+
+
+def test_the_kinds_of_lines_of_a_ledger_are_those_of_the_table(database_url):
+    found = database.fetchval(database_url, CHECK, "runstate.budget_entries", "kind_known")
+    assert set(re.findall(r"'([a-z]+)'", found)) == set(EntryKind)
 
 
 def test_every_check_of_states_is_compared(database_url):

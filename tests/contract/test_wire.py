@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.promises import rows_messages
+from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok, refused
 from tests.support.document import routes
 from tests.support.events import end_of
@@ -35,6 +36,21 @@ HERE = [row for row in ROWS if route_of(row)]
 WAITING = [row for row in ROWS if not route_of(row)]
 
 
+PLAIN = {
+    "error": "Error: boom",
+    "reason": "enough",
+    "retry": True,
+    "waitMs": 0,
+    "waitSeconds": 0,
+    "allowOverrun": True,
+    "amountMinor": "250",
+    "currency": "USD",
+    "limitMinor": "10000",
+    "scale": 2,
+    "settleBy": "2999-01-01T00:00:00.000Z",
+}
+
+
 @pytest.fixture
 def things(api):
     """A value for every field and parameter that these rows name."""
@@ -42,13 +58,13 @@ def things(api):
     claim = Claim(box.scope, "company:acme/1")
     sent(api, box, {"first": True})
     task = submitted(api, box, "first")
-    return {
+    money = budget(api, box.scope, 10_000, "nightly")
+    return PLAIN | {
         "backlogLimit": 1_000,
         "aggregate": f"task:{task}",
         "childLimit": 10,
         "cursor": end_of(api),
         "deadline": "2999-01-01T00:00:00.000Z",
-        "error": "Error: boom",
         "holder": "worker-1",
         "holderSession": "s-1",
         "includeDescendants": True,
@@ -59,22 +75,19 @@ def things(api):
         "mailboxId": box.id,
         "maxAttempts": 3,
         "mode": "INBOX",
-        "name": "nightly",
+        "name": "of the night",
         "observation": {"step": 3},
         "parentId": box.scope,
         "payload": {"company": "acme"},
-        "reason": "enough",
         "requirements": {"pools": [{"name": "browsers", "units": 1}]},
         "result": {"payload": {"report": [1, 2.5, None]}},
-        "retry": True,
+        "reservationId": reserved(api, money, 250),
         "scopeId": box.scope,
         "subscriberId": "run-1",
         "taskKey": "research:acme",
         "token": "none",
         "ttlSeconds": 60,
         "types": "task.succeeded,scope.cancelled",
-        "waitMs": 0,
-        "waitSeconds": 0,
         "units": 1,
         "workKey": "w-1",
         "workLimit": "outstanding",
@@ -82,6 +95,7 @@ def things(api):
         "{n}": "nightly",
         "scopes": box.scope,
         "mailboxes": box.id,
+        "budgets": money.id,
         "tasks": task,
         "ops": box.scope,
         "box": box,
@@ -122,7 +136,7 @@ def test_every_row_is_looked_at_or_waits_for_a_room_that_is_still_to_be_built():
     built = {room_of(row["path"]) for row in HERE}
     waiting = sorted({f"{row['method']} {row['path']}" for row in WAITING if room_of(row["path"]) in built})
     assert waiting == [], "routes that their rooms lack"
-    assert len(HERE) >= 57
+    assert len(HERE) >= 67
 
 
 def test_every_field_is_one_of_its_route_or_waits_for_the_resources():

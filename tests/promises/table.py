@@ -1,6 +1,7 @@
 """Every route inside a space, as rows. A new room adds its rows in a file beside and joins all the suites."""
 
 from tests.promises import (
+    rows_budgets,
     rows_claims,
     rows_events,
     rows_mailboxes,
@@ -20,6 +21,7 @@ ROOMS = [
     rows_messages,
     rows_tasks,
     rows_permits,
+    rows_budgets,
     rows_events,
     rows_ops,
 ]

@@ -52,6 +52,14 @@ NO_TASK = within(
     but=TASK,
 )
 
+# Amounts are texts of decimal digits: whole, not negative, at most 10^18, one way to write each.
+NO_MINOR = [
+    *NO_TEXT,
+    *('""', '" 1"', '"1 "', '"+1"', '"-1"', '"-0"', '"1.0"', '"1,0"', '"1e3"', '"0x1"', '"01"', '"1_0"'),
+    *('"\u0661"', '"\uff11"', '"NaN"', '"null"', '"1\u0000"', f'"{10**18 + 1}"', f'"{10**19}"'),
+    *(f'"{2**63}"', f'"{"9" * 400}"'),
+]
+
 # Per kind: JSON texts that are refused.
 BAD = {
     "id": NO_ID,
@@ -65,6 +73,10 @@ BAD = {
     "boolean": ["1", "0", '"true"', '""', "[]", "{}", "NaN"],
     "mode": [*NO_TEXT, '""', '"work"', '"WORK "', '"OTHER"'],
     "json": NO_JSON,
+    "minor": NO_MINOR,
+    "positive minor": [*NO_MINOR, '"0"'],
+    "currency": [*NO_TEXT, '""', '"usd"', '"US"', '"USDT"', '"US$"', '"USD\\n"', '"\u00c9UR"'],
+    "0..9": whole(0, 9),
     "1..10000": whole(1, 10_000),
     "1..100": whole(1, 100),
     "1..50": whole(1, 50),
@@ -89,6 +101,9 @@ GOOD = {
     "delay": ["0", "-0", "-0.0", "0.0001", "1e-9", "31622400", "3.16224e7"],
     "boolean": ["true", "false"],
     "mode": ['"WORK"', '"INBOX"'],
+    "minor": ['"0"', '"1"', f'"{10**18}"'],
+    "currency": ['"USD"', '"XXX"'],
+    "0..9": ["0", "-0", "9"],
     "json": ["null", "false", '""', "[]", '"\\u0000"', "-0.10E+5", "9" * 100, "[" * 127 + "]" * 127],
     "1..10000": ["1", "10000"],
     "1..100": ["1", "100"],
@@ -214,7 +229,7 @@ def test_a_value_at_its_bounds_is_taken(api, shape, name, kind):
     for value in GOOD[kind]:
         call = shape.call(api)
         response = post(api, call, raw(call, **{name: value}))
-        told = response.text  # and taken for what it is: of another key, of another size
+        told = response.text  # and taken for what it is: of another key, with another setting
         assert code(response) in {None, "STALE_CLAIM", "CONFLICT"}, f"{name}: {value[:50]}: {told}"
 
 

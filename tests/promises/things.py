@@ -7,6 +7,7 @@ import httpx
 
 from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
+from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
 from tests.support.permits import pool
 from tests.support.queues import Claim, submitted, taken, view
@@ -35,6 +36,7 @@ def everything(client, space, door):
     browsers = pool(client, it.scope, 1)
     grant = ok(browsers.acquire(lease_s=3600).send(client))
     waiter = ok(browsers.wait(ttlSeconds=3600).send(client))
+    money = budget(client, it.scope)
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(
@@ -48,6 +50,8 @@ def everything(client, space, door):
             "pool": browsers.id,
             "grant": grant["grantId"],
             "permit waiter": waiter["waiterId"],
+            "budget": money.id,
+            "reservation": reserved(client, money),
         },
         {
             "once": held(client, once, lease_s=3600),
@@ -57,7 +61,7 @@ def everything(client, space, door):
         },
         [
             *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
-            *(once.view(), claim.view(), browsers.view()),
+            *(once.view(), claim.view(), browsers.view(), money.view()),
         ],
     )
 

@@ -43,6 +43,10 @@ units_max: Final = 1_000_000_000
 ttl_s_default: Final = 60
 ttl_s_max: Final = 3_600
 
+# Budgets
+minor_max: Final = 10**18  # minor units of any one amount
+scale_max: Final = 9
+
 # Scopes
 scope_depth_max: Final = 32
 child_limit_max: Final = 10_000

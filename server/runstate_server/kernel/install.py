@@ -12,7 +12,10 @@ from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FLOOR = ("types", "clock", "gate", "idempotency", "leases", "epoch", "journal", "lines", "replicas")
-_ROOMS = ("spaces", "mailboxes", "once", "claims", "permits", "messages", "tasks", "scopes", "events", "ops")
+_ROOMS = (
+    *("spaces", "mailboxes", "once", "claims", "permits", "budgets"),
+    *("messages", "tasks", "scopes", "events", "ops"),
+)
 _NAME = re.compile(r"\bkernel\.")
 _SCHEMA = re.compile(r"runstate_k_[0-9a-f]{12}")
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from runstate_server.foundation import bounds
 
+_MINOR = re.compile(r"0|[1-9][0-9]{0,17}|10{18}")  # to bounds.minor_max, one way to write each
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SPACE_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{bounds.space_id_chars_max}}}")
 SPACE_ID = f"^{_SPACE_ID.pattern}$"  # as the document says it
@@ -50,6 +51,18 @@ def parse_instant(value: Any) -> datetime:
         raise ValueError("is no instant of the calendar") from None
 
 
+def _minor(value: str) -> str:
+    if not _MINOR.fullmatch(value):
+        raise ValueError(f"must be a whole number of minor units in decimal digits, 0 to {bounds.minor_max}")
+    return value
+
+
+def _positive_minor(value: str) -> str:
+    if _minor(value) == "0":
+        raise ValueError("must be at least 1 minor unit")
+    return value
+
+
 def _query_integer(value: Any) -> Any:
     """Query values are texts; only plain decimal digits are a number."""
     if isinstance(value, str):
@@ -85,6 +98,10 @@ Text = Annotated[str, AfterValidator(_cut)]
 LeaseSeconds = Annotated[float, Field(ge=bounds.lease_s_min, le=bounds.lease_s_max, allow_inf_nan=False)]
 TtlSeconds = Annotated[float, Field(ge=1, le=bounds.ttl_s_max, allow_inf_nan=False)]
 Units = Annotated[int, Field(ge=1, le=bounds.units_max)]
+Minor = Annotated[str, Field(json_schema_extra={"pattern": f"^({_MINOR.pattern})$"}), AfterValidator(_minor)]
+PositiveMinor = Annotated[
+    str, Field(json_schema_extra={"pattern": "^([1-9][0-9]{0,17}|10{18})$"}), AfterValidator(_positive_minor)
+]
 DelaySeconds = Annotated[float, Field(ge=0, le=bounds.delay_s_max, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-bounds.priority_max, le=bounds.priority_max)]
 BodyWaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max)]

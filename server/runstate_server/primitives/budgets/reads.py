@@ -1,0 +1,107 @@
+"""The listings of budgets and of a budget's ledger."""
+
+import uuid
+from typing import Any
+
+from sqlalchemy import String, column, func, select, table, tuple_
+from sqlalchemy.dialects.postgresql import UUID
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.types import BigInteger, DateTime
+
+from runstate_server.foundation import db
+from runstate_server.foundation.errors import Code, Refusal
+from runstate_server.web import paging
+
+_budgets = table(
+    "budgets",
+    column("space_id", String),
+    column("id", UUID),
+    column("created_at", DateTime(timezone=True)),
+    schema="runstate",
+)
+_entries = table(
+    "budget_entries",
+    column("space_id", String),
+    column("budget_id", UUID),
+    column("seq", BigInteger),
+    column("id", UUID),
+    column("kind", String),
+    column("amount_minor", BigInteger),
+    column("reservation_id", UUID),
+    column("scope_id", UUID),
+    column("work_key", String),
+    column("created_at", DateTime(timezone=True)),
+    schema="runstate",
+)
+
+
+async def page(
+    engine: AsyncEngine, build: str, space_id: str, *, cursor: str | None, limit: int | None
+) -> dict[str, Any]:
+    """Oldest first; without a limit all of them, since clients look names up here.
+    Returns: {budgets: [view], nextCursor}."""
+    b = _budgets.c
+    functions = getattr(func, build)
+    facts = functions.budget_facts(space_id, b.id, functions.kernel_now())
+    query = select(facts, b.created_at, b.id).where(b.space_id == space_id).order_by(b.created_at, b.id)
+    if cursor is not None:
+        query = query.where(tuple_(b.created_at, b.id) > tuple_(*paging.decode(cursor)))
+    if limit is not None:
+        query = query.limit(limit + 1)
+    async with db.report(engine) as connection:
+        rows = (await connection.execute(query)).all()
+    more = limit is not None and len(rows) > limit
+    rows = rows[:limit]
+    return {
+        "budgets": [row[0] for row in rows],
+        "nextCursor": paging.encode(rows[-1][1], rows[-1][2]) if more else None,
+    }
+
+
+async def ledger(
+    engine: AsyncEngine, build: str, space_id: str, budget_id: uuid.UUID, *, cursor: str | None, limit: int
+) -> dict[str, Any]:
+    """The lines of a budget's ledger, oldest first. Refuses: NOT_FOUND. Returns: {entries, nextCursor}."""
+    e = _entries.c
+    wire_time = getattr(func, build).wire_time
+    query = (
+        select(
+            e.seq,
+            e.id,
+            e.kind,
+            e.amount_minor,
+            e.reservation_id,
+            e.scope_id,
+            e.work_key,
+            wire_time(e.created_at),
+        )
+        .where(e.space_id == space_id, e.budget_id == budget_id)
+        .order_by(e.seq)
+        .limit(limit + 1)
+    )
+    if cursor is not None:
+        query = query.where(e.seq > paging.decode_number(cursor))
+    known = select(_budgets.c.id).where(_budgets.c.space_id == space_id, _budgets.c.id == budget_id)
+    async with db.report(engine) as connection:
+        if (await connection.execute(known)).one_or_none() is None:
+            raise Refusal(Code.NOT_FOUND, f"budget {budget_id} does not exist in this space")
+        rows = (await connection.execute(query)).all()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return {
+        "entries": [_entry(row) for row in rows],
+        "nextCursor": paging.encode_number(rows[-1][0]) if more else None,
+    }
+
+
+def _entry(row: Any) -> dict[str, Any]:
+    _, entry_id, kind, amount, reservation_id, scope_id, work_key, created_at = row
+    return {
+        "id": str(entry_id),
+        "kind": kind,
+        "amountMinor": str(amount),
+        "reservationId": str(reservation_id),
+        "scopeId": str(scope_id),
+        "workKey": work_key,
+        "createdAt": created_at,
+    }
