@@ -1,4 +1,5 @@
 import asyncio
+import random
 import threading
 import time
 from datetime import datetime, timedelta
@@ -98,6 +99,23 @@ async def test_a_wait_that_runs_out_leaves_nothing_behind(scope):
         assert time.monotonic() - started < timeout_ms / 1000 + 2
     await lease.release()
     assert (await view(scope, "a"))["state"] == "FREE"
+
+
+async def test_whatever_the_instant_a_cancelled_acquire_leaves_nothing_behind(scope):
+    rng = random.Random(7)
+    claim = scope.claim("a")
+    for wait in (True, False) * 20:
+        taking = [asyncio.ensure_future(claim.acquire(wait=wait)) for _ in range(3)]
+        await asyncio.sleep(rng.uniform(0, 0.04))
+        for each in taking:
+            each.cancel()
+        for each in await asyncio.gather(*taking, return_exceptions=True):
+            if isinstance(each, ClaimLease):
+                await each.release()
+    ends_at = time.monotonic() + 15  # sooner than a lease lapses by itself
+    while (await view(scope, "a"))["state"] != "FREE":
+        assert time.monotonic() < ends_at
+        await asyncio.sleep(0.02)
 
 
 async def test_the_lease_is_renewed_while_the_loop_is_busy(scope):
