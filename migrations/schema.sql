@@ -11,6 +11,26 @@ CREATE TABLE runstate.alembic_version (
     version_num character varying(32) NOT NULL
 );
 
+-- Name: allowances; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.allowances (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    units_limit bigint NOT NULL,
+    window_s bigint NOT NULL,
+    window_start timestamp with time zone NOT NULL,
+    consumed bigint NOT NULL,
+    cooldown_until timestamp with time zone,
+    waited boolean NOT NULL,
+    next_ticket bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT consumed_counts CHECK ((consumed >= 0)),
+    CONSTRAINT limit_is_positive CHECK ((units_limit > 0)),
+    CONSTRAINT window_is_positive CHECK ((window_s > 0))
+)
+WITH (fillfactor='20');
+
 -- Name: api_key_spaces; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.api_key_spaces (
@@ -589,6 +609,11 @@ ALTER TABLE ONLY runstate.idempotency ATTACH PARTITION runstate.idempotency_3 FO
 ALTER TABLE ONLY runstate.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
 
+-- Name: allowances allowances_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.allowances
+    ADD CONSTRAINT allowances_pkey PRIMARY KEY (space_id, id);
+
 -- Name: api_key_spaces api_key_spaces_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.api_key_spaces
@@ -743,6 +768,14 @@ ALTER TABLE ONLY runstate.task_subscribers
 
 ALTER TABLE ONLY runstate.waits
     ADD CONSTRAINT waits_pkey PRIMARY KEY (space_id, replica, id);
+
+-- Name: allowances_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX allowances_name ON runstate.allowances USING btree (name, space_id);
+
+-- Name: allowances_waited; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX allowances_waited ON runstate.allowances USING btree (space_id, id) WHERE waited;
 
 -- Name: api_key_spaces_key; Type: INDEX; Schema: runstate; Owner: -
 

@@ -28,6 +28,7 @@ from runstate_server.foundation.db import Trouble
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel import install
 from runstate_server.kernel.call import Kernel
+from runstate_server.primitives.allowances.routes import router as allowances
 from runstate_server.primitives.budgets.routes import router as budgets
 from runstate_server.primitives.claims.routes import router as claims
 from runstate_server.primitives.events.routes import router as events
@@ -53,7 +54,10 @@ from runstate_server.web.longpoll import Drain, LongPolls
 from runstate_server.web.metrics import Gauges
 from runstate_server.web.waiting import Stay
 
-ROOMS = (scopes, once, claims, mailboxes, messages, tasks, permits, budgets, events, ops, admin)
+ROOMS = (
+    *(scopes, once, claims, mailboxes, messages, tasks, permits, allowances, budgets),
+    *(events, ops, admin),
+)
 _READY_S_MAX = 2.0
 _CHECK_S_MAX = 10.0
 log = logging.getLogger("runstate")

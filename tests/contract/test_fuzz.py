@@ -73,10 +73,12 @@ def whole(value):
 
 def settled(route, case, ids):
     """A case that the document allows, about things that exist: it cannot say which cursors and ids those
-    are."""
+    are, and how many units they have."""
     case.query.pop("cursor", None)
     if isinstance(case.body, dict):
         case.body = whole(case.body)
+        if route.path.endswith(("/acquire", "/wait", "/consume")) and "units" in case.body:
+            case.body["units"] = 1
     for place in route.places:
         if place.name in {"waitMs", "waitSeconds"}:
             {"query": case.query, "body": case.body}[place.where][place.name] = 0

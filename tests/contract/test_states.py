@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from runstate_server.primitives.allowances.schemas import State as AllowanceState
 from runstate_server.primitives.budgets.schemas import Kind as EntryKind
 from runstate_server.primitives.budgets.schemas import State as ReservationState
 from runstate_server.primitives.claims.schemas import State as ClaimState
 from runstate_server.primitives.mailboxes.schemas import Mode
 from runstate_server.primitives.messages.schemas import State as MessageState
 from runstate_server.primitives.once.schemas import State as OnceState
+from runstate_server.primitives.permits.schemas import State as PermitState
 from runstate_server.primitives.scopes.schemas import State as ScopeState
 from runstate_server.primitives.tasks.schemas import State as TaskState
 from tests.support import database, sources
@@ -28,6 +30,9 @@ WAITING = {"READY", "LEASED"}
 # Tasks have no arrows of their own: the head of messages' SQL says which state is which of a message.
 TASKS = {"READY": "QUEUED", "LEASED": "RUNNING", "ACKED": "SUCCEEDED", "DEAD": "FAILED"}
 MESSAGES = "messages.ended_known"
+# A grant is live until its column says how it ended: the arrow's left side has no word on the wire.
+GRANTS = "grants.ended_known"
+WAITERS = "line_waiters.state_known"
 MODES = "mailboxes.mode_known"  # a setting, no state: nothing leads from one to another
 CHECK = """
 SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2
@@ -69,6 +74,17 @@ def test_the_states_of_tasks_are_those_of_messages_by_other_names():
     assert "READY, LEASED, ACKED and DEAD are its QUEUED, RUNNING, SUCCEEDED and FAILED" in head
 
 
+def test_the_states_of_waiters_are_those_of_pools_and_of_allowances(database_url):
+    head = (sources.ROOMS.parent / "kernel/lines.sql").read_text().partition("CREATE FUNCTION")[0]
+    assert checked(database_url, WAITERS) == set(PermitState) | set(AllowanceState)
+    assert set(PermitState) - set(AllowanceState) == {"SIGNALED"}
+    assert set(re.findall(r"\b[A-Z]{3,}\b", head)) == set(PermitState)
+
+
+def test_the_ends_of_grants_are_those_of_the_arrows(database_url):
+    assert arrows(sources.ROOMS / "permits") == checked(database_url, GRANTS)
+
+
 def test_the_modes_of_mailboxes_are_those_of_the_table(database_url):
     assert checked(database_url, MODES) == set(Mode)
 
@@ -86,4 +102,9 @@ def test_every_check_of_states_is_compared(database_url):
         " AND pg_get_constraintdef(oid) ~ '''[A-Z]+'''",
     )
     found = {row["place"].removeprefix("runstate.") for row in rows}
-    assert found == {place for _, places in ROOMS.values() for place in places} | {MESSAGES, MODES}
+    assert found == {place for _, places in ROOMS.values() for place in places} | {
+        MESSAGES,
+        MODES,
+        GRANTS,
+        WAITERS,
+    }

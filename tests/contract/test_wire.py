@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.promises import rows_messages
+from tests.support.allowances import allowance
 from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok, refused
 from tests.support.document import routes
@@ -47,6 +48,11 @@ PLAIN = {
     "currency": "USD",
     "limitMinor": "10000",
     "scale": 2,
+    "seconds": 60,
+    "ttlSeconds": 60,
+    "units": 1,
+    "unitsLimit": 1,
+    "windowSeconds": 60,
     "settleBy": "2999-01-01T00:00:00.000Z",
 }
 
@@ -86,9 +92,7 @@ def things(api):
         "subscriberId": "run-1",
         "taskKey": "research:acme",
         "token": "none",
-        "ttlSeconds": 60,
         "types": "task.succeeded,scope.cancelled",
-        "units": 1,
         "workKey": "w-1",
         "workLimit": "outstanding",
         "{k}": quote(claim.key, safe=""),
@@ -107,6 +111,8 @@ def with_lease(api, row, things):
     box = things["box"]
     if room_of(row["path"]) in {"grants", "permits", "permit-waiters"} and row["path"] != "/permits":
         things = things | with_pool(api, row, box.scope)
+    if room_of(row["path"]).startswith("allowance") and row["path"] != "/allowances":
+        things = things | with_allowance(api, row, box.scope)
     if "token" not in row["body"] or row["path"].startswith("/grants/"):
         return things
     if row["path"].startswith("/once/"):
@@ -129,6 +135,14 @@ def with_pool(api, row, run):
     grant = ok(browsers.acquire().send(api))
     waiter = ok(browsers.wait().send(api))["waiterId"]
     return things | {"grants": grant["grantId"], "token": grant["token"], "permit-waiters": waiter}
+
+
+def with_allowance(api, row, run):
+    """An allowance of one unit a minute, and a waiter where the row needs one."""
+    searches = allowance(api, run, 1, 60, "nightly")
+    if room_of(row["path"]) == "allowances":
+        return {"allowances": searches.id}
+    return {"allowance-waiters": ok(searches.wait().send(api))["waiterId"]}
 
 
 def test_every_row_is_looked_at_or_waits_for_a_room_that_is_still_to_be_built():

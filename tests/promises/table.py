@@ -1,6 +1,7 @@
 """Every route inside a space, as rows. A new room adds its rows in a file beside and joins all the suites."""
 
 from tests.promises import (
+    rows_allowances,
     rows_budgets,
     rows_claims,
     rows_events,
@@ -22,6 +23,7 @@ ROOMS = [
     rows_tasks,
     rows_permits,
     rows_budgets,
+    rows_allowances,
     rows_events,
     rows_ops,
 ]

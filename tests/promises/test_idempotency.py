@@ -197,7 +197,7 @@ def test_the_same_body_written_with_other_white_space_is_the_same_call(api, row)
 def test_a_refusal_is_not_kept_its_key_may_be_used_again(api, row):
     for _ in range(2):
         response = row.refused(api).send(api, "k")
-        assert response.status_code == 409
+        assert response.status_code in {409, 429}
         assert not replayed(response)
     answer = succeeded(row.changes(api).send(api, "k"))
     assert not replayed(answer)

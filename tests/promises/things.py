@@ -7,6 +7,7 @@ import httpx
 
 from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
+from tests.support.allowances import allowance
 from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
 from tests.support.permits import pool
@@ -37,6 +38,9 @@ def everything(client, space, door):
     grant = ok(browsers.acquire(lease_s=3600).send(client))
     waiter = ok(browsers.wait(ttlSeconds=3600).send(client))
     money = budget(client, it.scope)
+    searches = allowance(client, it.scope, 1)
+    ok(searches.consume().send(client))
+    queued = ok(searches.wait(ttlSeconds=3600).send(client))
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(
@@ -52,6 +56,8 @@ def everything(client, space, door):
             "permit waiter": waiter["waiterId"],
             "budget": money.id,
             "reservation": reserved(client, money),
+            "allowance": searches.id,
+            "allowance waiter": queued["waiterId"],
         },
         {
             "once": held(client, once, lease_s=3600),
@@ -61,7 +67,7 @@ def everything(client, space, door):
         },
         [
             *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
-            *(once.view(), claim.view(), browsers.view(), money.view()),
+            *(once.view(), claim.view(), browsers.view(), money.view(), searches.view()),
         ],
     )
 

@@ -1,5 +1,7 @@
 """The kernel's clock in tests: shifted, never waited for."""
 
+from datetime import datetime
+
 from tests.support import database
 
 
@@ -16,6 +18,10 @@ class Clock:
         database.execute(
             self._url, f"UPDATE {self._table} SET shift = shift + make_interval(secs => $1)", float(seconds)
         )
+
+    def now(self) -> datetime:
+        """What it shows."""
+        return database.fetchval(self._url, f"SELECT {database.kernel_schema()}.kernel_now()")
 
     def reset(self) -> None:
         """Back to the database's own time."""

@@ -21,6 +21,7 @@ BEGIN
     CASE WHEN (SELECT b.settle_by FROM runstate.budget_reservations b WHERE b.state = 'ACTIVE'
                   AND b.settle_by IS NOT NULL ORDER BY b.settle_by LIMIT 1) <= v_now
       THEN 'budget_sweep' END,
+    CASE WHEN EXISTS (SELECT 1 FROM runstate.allowances a WHERE a.waited) THEN 'allowance_sweep' END,
     CASE WHEN (SELECT s.deadline FROM runstate.scopes s
                 WHERE s.effective = 'ACTIVE' AND s.deadline IS NOT NULL ORDER BY s.deadline LIMIT 1) <= v_now
       THEN 'scope_sweep' END,

@@ -23,6 +23,7 @@ def sweeps() -> tuple[Sweep, ...]:
         Sweep("message_sweep", 200),
         Sweep("permit_sweep", 100),
         Sweep("budget_sweep", 200),
+        Sweep("allowance_sweep", 100),
         Sweep("scope_sweep", 100),
         Sweep("scope_tidy_sweep", 500),
         Sweep("waits_sweep", 500, every=60),

@@ -102,6 +102,8 @@ Minor = Annotated[str, Field(json_schema_extra={"pattern": f"^({_MINOR.pattern})
 PositiveMinor = Annotated[
     str, Field(json_schema_extra={"pattern": "^([1-9][0-9]{0,17}|10{18})$"}), AfterValidator(_positive_minor)
 ]
+WindowSeconds = Annotated[int, Field(ge=1, le=bounds.window_s_max)]
+CooldownSeconds = Annotated[float, Field(ge=1, le=bounds.cooldown_s_max, allow_inf_nan=False)]
 DelaySeconds = Annotated[float, Field(ge=0, le=bounds.delay_s_max, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-bounds.priority_max, le=bounds.priority_max)]
 BodyWaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max)]
