@@ -13,20 +13,25 @@ from runstate.decorators.defaults import (
     afinish,
     arun_id,
     aserve,
+    asetup,
     astatus,
     astop,
+    atake,
     child,
     configure,
     events,
     finish,
+    limit,
     once,
     queue,
     run,
     run_id,
     serve,
+    setup,
     slots,
     status,
     stop,
+    take,
 )
 from runstate.decorators.queue import Job, Queue
 from runstate.decorators.slots import Slots
@@ -49,6 +54,7 @@ from runstate.errors import (
     WaitTimeoutError,
     map_error,
 )
+from runstate.handles.allowances import AllowanceRef, AllowancesAdminAPI
 from runstate.handles.claims import ClaimLease, ClaimRef
 from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
@@ -67,6 +73,8 @@ from runstate.run import RunContext, Signal, context
 
 __all__ = [
     "AdmittedWork",
+    "AllowanceRef",
+    "AllowancesAdminAPI",
     "AsyncRunstate",
     "AuthenticationError",
     "BudgetExceededError",
@@ -114,14 +122,17 @@ __all__ = [
     "afinish",
     "arun_id",
     "aserve",
+    "asetup",
     "astatus",
     "astop",
+    "atake",
     "child",
     "configure",
     "context",
     "decimal_to_minor",
     "events",
     "finish",
+    "limit",
     "map_error",
     "minor_to_decimal",
     "once",
@@ -130,7 +141,9 @@ __all__ = [
     "run",
     "run_id",
     "serve",
+    "setup",
     "slots",
     "status",
     "stop",
+    "take",
 ]

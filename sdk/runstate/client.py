@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from runstate._config import check_space_id, resolve_config
 from runstate._transport import Space, Transport
+from runstate.handles.allowances import AllowancesAdminAPI
 from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI
@@ -73,6 +74,7 @@ class AsyncRunstate:
         self.scopes = ScopesAPI(space)
         self.mailboxes = MailboxesAdminAPI(space)
         self.pools = PoolsAdminAPI(space)
+        self.quotas = AllowancesAdminAPI(space)
         self.diagnostics = DiagnosticsAPI(space)
         self.events = EventsAPI(space)
 

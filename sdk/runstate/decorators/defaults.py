@@ -16,9 +16,11 @@ from runstate._config import (
 )
 from runstate._units import duration_s
 from runstate.decorators.events import EventsRun
+from runstate.decorators.limit import Limit, LimitRun
 from runstate.decorators.once import OnceRun, once_in
 from runstate.decorators.queue import NamedQueue, defined, queue_in
 from runstate.decorators.serve import Queues, ServeRun
+from runstate.decorators.setup import SetupRun, Sizes
 from runstate.decorators.slots import Slots, SlotsRun
 from runstate.errors import ConfigError
 from runstate.run import Account
@@ -27,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun, ServeRun, SlotsRun, EventsRun):
+class Run(OnceRun, ServeRun, SlotsRun, LimitRun, SetupRun, EventsRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -170,6 +172,45 @@ def slots(
     long the units of a process that has died stay away. If they are lost, LeaseLostError is raised at the
     end."""
     return Slots(default_run, name, size=max, units=units, timeout=timeout, lease=lease)
+
+
+def limit(
+    name: str,
+    max: int | None = None,  # noqa: A002 - what the contract calls it
+    per: float | str | None = None,
+    units: int = 1,
+    timeout: float | str = 60,
+) -> Limit:
+    """Decorates a function, plain or async: each call first takes `units` of the quota `name`, of which all
+    processes together have `max` in each window: `per` is "second", "minute", "hour", "day", or a duration.
+    Who finds none left waits in a line for the next window, first come, first served, up to `timeout`
+    (seconds, or "2m"): WaitTimeoutError, and the function was not called. Units are not given back.
+
+    With `max` and `per` the quota is created, or checked: ConflictError, naming both, when it has another
+    size; without, it must exist (NotFoundError)."""
+    return Limit(default_run, name, size=max, per=per, units=units, timeout=timeout)
+
+
+def take(name: str, units: int = 1, timeout: float | str = 60) -> dict[str, Any]:
+    """`Run.take` of the default run."""
+    return default_run().take(name, units, timeout)
+
+
+async def atake(name: str, units: int = 1, timeout: float | str = 60) -> dict[str, Any]:
+    """As `take`."""
+    return await default_run().atake(name, units, timeout)
+
+
+def setup(limits: Sizes | None = None, slots: Sizes | None = None) -> None:
+    """Creates what a program takes from, or checks it (ConflictError, naming both sizes), without taking
+    anything: `slots={"browser": 3}`, `limits={"search-api": {"max": 60, "per": "minute"}}`. In this order;
+    what stands before a conflict stays created. A server that is away is waited for, up to a minute."""
+    default_run().setup(limits, slots)
+
+
+async def asetup(limits: Sizes | None = None, slots: Sizes | None = None) -> None:
+    """As `setup`."""
+    await default_run().asetup(limits, slots)
 
 
 def run_id() -> str:

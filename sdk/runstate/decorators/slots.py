@@ -20,8 +20,8 @@ from runstate.client import space_of
 from runstate.decorators.wrapping import guarded
 from runstate.errors import ConfigError
 from runstate.handles.leases import loss, released, rest, seen
-from runstate.handles.lines import Errand, taken, taken_by_thread
-from runstate.handles.permits import UNITS_MAX, Place, PoolLease, pool_id, sized_pool_id
+from runstate.handles.lines import UNITS_MAX, Errand, taken, taken_by_thread
+from runstate.handles.permits import Place, PoolLease, pool_id, sized_pool_id
 from runstate.handles.scopes import ScopeHandle
 from runstate.run import RunCore, running_loop
 

@@ -18,6 +18,7 @@ from runstate.handles.leases import seen
 
 T = TypeVar("T")
 
+UNITS_MAX = 2**53 - 1  # what every JSON parser carries exactly; the server has the bound that counts
 TTL_S = 30  # a waiter that has died stands in the way of those behind it no longer than this
 _OVER = frozenset({"EXPIRED", "CANCELLED"})
 _LEAVE_S_MAX = 30.0
@@ -88,13 +89,20 @@ class Waiter:
         """It has ended: there is nothing to leave."""
         self.id = None
 
-    async def leave(self) -> None:
-        """Out of the line, if it is in it, or is about to be."""
+    async def leave(self) -> dict[str, Any] | None:
+        """Out of the line, if it is in it, or is about to be. Returns what had become of it before, if it had
+        ended, or has been served while it was leaving."""
         if self._joining is not None and await self._joining.outcome() is not None:
             await self._joined()
-        if self.id is not None:
-            await patiently(lambda: self._space.call("POST", self._lookout, str(self.id), "cancel", body={}))
-            self.forget()
+        waiter_id = self.id
+        if waiter_id is None:
+            return None
+        left = await patiently(lambda: self._space.call("POST", self._lookout, waiter_id, "cancel", body={}))
+        self.forget()
+        if left is None or left["state"] in _OVER:
+            return None
+        view = await patiently(lambda: self._space.call("GET", self._lookout, waiter_id))
+        return None if view is None else dict(view)
 
     async def _joined(self) -> dict[str, Any]:
         if self._joining is None:

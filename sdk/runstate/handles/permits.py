@@ -9,11 +9,10 @@ from runstate._transport import Space
 from runstate._waits import until_answered
 from runstate.errors import ConflictError, LeaseLostError, NotFoundError, RunstateError, UnavailableError
 from runstate.handles.leases import Lease, released, run_under, seconds
-from runstate.handles.lines import Errand, Request, Waiter, patiently, taken
+from runstate.handles.lines import UNITS_MAX, Errand, Request, Waiter, patiently, taken
 
 T = TypeVar("T")
 
-UNITS_MAX = 2**53 - 1  # what every JSON parser carries exactly; the server has the bound that counts
 _ROOM = "permits"
 _FULL = "CAPACITY_UNAVAILABLE"
 

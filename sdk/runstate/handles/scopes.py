@@ -5,6 +5,7 @@ from typing import Any
 
 from runstate._transport import Space
 from runstate.errors import ConfigError
+from runstate.handles.allowances import AllowanceRef
 from runstate.handles.claims import ClaimRef
 from runstate.handles.mailboxes import MailboxRef
 from runstate.handles.permits import PoolRef
@@ -53,6 +54,14 @@ class ScopeHandle:
     def pool_by_id(self, permit_id: str) -> PoolRef:
         """As `pool`, where the id is known."""
         return PoolRef(self._space, self.id, permit_id=permit_id)
+
+    def quota(self, name: str) -> AllowanceRef:
+        """The quota of that name, as this scope uses it. Local; the name is looked up at the first use."""
+        return AllowanceRef(self._space, self.id, name=name)
+
+    def quota_by_id(self, allowance_id: str) -> AllowanceRef:
+        """As `quota`, where the id is known."""
+        return AllowanceRef(self._space, self.id, allowance_id=allowance_id)
 
     def task(self, task_id: str) -> TaskTicket:
         """A task whose id is known. Local."""
