@@ -82,11 +82,11 @@ def test_a_function_for_which_there_were_no_units_is_not_called(here, view):
 
 
 def test_sizes_in_the_code_create_or_check_and_both_are_named(here):
-    runstate.limit("search", max=UNITS, per="minute")(list)("a")
+    runstate.limit("search", max=UNITS, per="minute")(sorted)("a")
     with pytest.raises(ConflictError, match=r"5 .*6"):
-        runstate.limit("search", max=6, per="minute")(str)("a")
+        runstate.limit("search", max=6, per="minute")(repr)("a")
     with pytest.raises(ConflictError, match=r"60 .*3600"):
-        runstate.limit("search", max=UNITS, per="hour")(str)("a")
+        runstate.limit("search", max=UNITS, per="hour")(repr)("a")
     with pytest.raises(ConflictError):
         runstate.setup(limits={"search": {"max": 6, "per": "minute"}})
     with pytest.raises(NotFoundError):
@@ -116,8 +116,8 @@ def test_options_that_cannot_be_used_are_refused_where_they_stand(options):
 def test_waiting_ends_with_the_run(here, view):
     run = here.run("short")
     limit = run.limit("search", max=1, per="day")
-    limit(str)("a")
-    waiting = in_thread(limit(str))
+    limit(repr)("a")
+    waiting = in_thread(lambda: limit(repr)("b"))
     while view()["waiting"] != 1:
         time.sleep(0.02)
     here.run("short").stop()
