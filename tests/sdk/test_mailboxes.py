@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import random
 import time
 
 import pytest
@@ -225,6 +226,28 @@ async def test_admit_renews_until_it_is_settled_or_dropped(scope):
     assert (again.task.id, again.attempt) == (ticket.id, 2)
     await again.delivery.complete()
     assert (await ticket.result())["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("verb", ["receive", "admit"])
+async def test_whatever_the_instant_one_that_is_cancelled_leaves_nothing_leased(scope, verb):
+    rng = random.Random(7)
+    mailbox = scope.mailbox("work")
+    task = await mailbox.submit("a", key="a")
+    take = getattr(mailbox, verb)
+    for _ in range(40):
+        taking = [asyncio.ensure_future(take(wait_ms=1000)) for _ in range(2)]
+        await asyncio.sleep(rng.uniform(0, 0.04))
+        for each in taking:
+            each.cancel()
+        for found in await asyncio.gather(*taking, return_exceptions=True):
+            if isinstance(found, Delivery):
+                await found._held.settle("nack", retry=True, handBack=True)
+            elif isinstance(found, AdmittedWork):
+                await found.delivery._held.settle("nack", retry=True, handBack=True)
+    again = await take(wait_ms=15_000)  # sooner than a lease lapses by itself
+    assert again is not None
+    assert again.attempt == 1
+    assert (await task.status())["state"] == "RUNNING"
 
 
 async def test_requirements_and_work_limits_are_passed_on_and_refused_today(scope):

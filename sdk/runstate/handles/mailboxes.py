@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from runstate._clock import now
 from runstate._config import check_name, check_whole
 from runstate._crew import Crew, attended
 from runstate._flags import until_set
@@ -12,7 +11,8 @@ from runstate._transport import Space
 from runstate.errors import AuthenticationError, ConfigError, ConflictError, NotFoundError
 from runstate.handles.consuming import Consuming, OnError
 from runstate.handles.leases import seconds
-from runstate.handles.messages import Delivery, Held, delivered, kept
+from runstate.handles.lines import Errand, taken
+from runstate.handles.messages import Delivery, Held, Taking, delivered, kept
 from runstate.handles.tasks import AdmittedWork, TaskRequirements, TaskTicket
 
 _ROOM = "mailboxes"
@@ -106,26 +106,37 @@ class MailboxRef:
     async def receive(self, *, wait_ms: int = 0) -> Delivery | None:
         """The next message or task, leased for 30 s and not renewed; None if there is none within
         `wait_ms`, at most 30,000."""
-        answer = await self._taken((_ROOM, await self._found_id(), "recv"), {}, _RECEIVE_LEASE_S, wait_ms)
-        return None if answer is None else delivered(self._space, answer, _RECEIVE_LEASE_S)
+        path = (_ROOM, await self._found_id(), "recv")
+        taking = Taking(self._space, path, self._asked({}, _RECEIVE_LEASE_S, wait_ms), wait_ms)
+
+        async def take() -> Delivery | None:
+            answer = await taking.answer()
+            return None if answer is None else delivered(self._space, answer, _RECEIVE_LEASE_S)
+
+        return await taken(Errand(take, taking.leave))
 
     async def admit(self, *, lease_seconds: float = 30, wait_ms: int = 0) -> AdmittedWork | None:
         """The next task, with the resources it needs, under a lease that is renewed until it is settled or
         the object is dropped; None if there is none within `wait_ms`, at most 30,000."""
-        asked_at = now()
         place = {"mailboxId": await self._found_id()}
-        answer = await self._taken(("tasks", "admit"), place, lease_seconds, wait_ms)
-        if answer is None:
-            return None
-        held = Held(self._space, answer["messageId"], answer["token"], lease_seconds)
-        if not await kept(held, asked_at, lambda _: None):
-            return None
-        return AdmittedWork(
-            task=TaskTicket(self._space, answer["taskId"]),
-            delivery=Delivery(held, answer["payload"], answer["attempt"], answer["scopeId"]),
-            resources={name: answer[name] for name in ("grants", "consumptions", "reservations")},
-            attempt=answer["attempt"],
-        )
+        body = self._asked(place, lease_seconds, wait_ms)
+        taking = Taking(self._space, ("tasks", "admit"), body, wait_ms)
+
+        async def take() -> AdmittedWork | None:
+            answer = await taking.answer()
+            if answer is None:
+                return None
+            held = Held(self._space, answer["messageId"], answer["token"], lease_seconds)
+            if not await kept(held, taking.asked_at, lambda _: None):
+                return None
+            return AdmittedWork(
+                task=TaskTicket(self._space, answer["taskId"]),
+                delivery=Delivery(held, answer["payload"], answer["attempt"], answer["scopeId"]),
+                resources={name: answer[name] for name in ("grants", "consumptions", "reservations")},
+                attempt=answer["attempt"],
+            )
+
+        return await taken(Errand(take, taking.leave))
 
     async def consume(
         self,
@@ -174,18 +185,14 @@ class MailboxRef:
             if watching is not None:
                 watching.cancel()
 
-    async def _taken(
-        self, path: tuple[str, ...], place: dict[str, str], lease_s: float, wait_ms: int
-    ) -> dict[str, Any] | None:
-        body = {
+    def _asked(self, place: dict[str, str], lease_s: float, wait_ms: int) -> dict[str, Any]:
+        return {
             "scopeId": self.scope_id,
             **place,
             **self._space.holder(),
             "leaseSeconds": seconds(lease_s),
             "waitMs": wait_ms or None,
         }
-        answer: dict[str, Any] | None = await self._space.call("POST", *path, body=body, wait_ms=wait_ms)
-        return answer
 
     async def _found_id(self) -> str:
         if self._id is None:

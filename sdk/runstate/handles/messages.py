@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -11,10 +12,12 @@ from runstate._background import shared
 from runstate._clock import now
 from runstate._heartbeat import Heartbeat, granted_at
 from runstate._transport import Space, new_idempotency_key
-from runstate.errors import LeaseLostError, RunstateError
+from runstate.errors import LeaseLostError, RunstateError, UnavailableError
 from runstate.handles.leases import seconds
 
 OnLost = Callable[[RunstateError], Any]
+
+_REPLAY_MS_MAX = 500
 
 
 class Held:
@@ -155,6 +158,50 @@ class Delivery:
         await self._held.renew(lease_seconds)
 
 
+class Taking:
+    """One recv or admit. Given up, at whatever instant, it leaves nothing leased. On the SDK's own loop."""
+
+    def __init__(self, space: Space, path: tuple[str, ...], body: dict[str, Any], wait_ms: int) -> None:
+        self.asked_at = now()
+        self._space = space
+        self._path = path
+        self._body = body
+        self._wait_ms = wait_ms
+        self._key = new_idempotency_key()
+        self._found: dict[str, Any] | None = None
+        self._is_open = False
+
+    async def answer(self) -> dict[str, Any] | None:
+        """What the server gives out; None when it has nothing."""
+        self._is_open = True
+        try:
+            self._found = await self._posted(wait_ms=self._wait_ms)
+        except RunstateError as error:
+            self._is_open = isinstance(
+                error, UnavailableError
+            )  # then it may have been given out all the same
+            raise
+        self._is_open = False
+        return self._found
+
+    async def leave(self, _taken: Any) -> None:
+        """Hands back what was given out, or may have been: a request that was cut short is sent again, for so
+        long as the answer to one that was granted takes; else hanging up takes nothing."""
+        with contextlib.suppress(RunstateError):
+            if self._is_open:
+                self._found = await self._posted(attempt_ms=_REPLAY_MS_MAX, retries=0)
+            if self._found is not None:
+                message_id = self._found.get("messageId") or self._found["message"]["id"]
+                body = {"token": self._found["token"], "retry": True, "handBack": True}
+                await self._space.call("POST", "messages", message_id, "nack", body=body)
+
+    async def _posted(self, **how: Any) -> dict[str, Any] | None:
+        answer: dict[str, Any] | None = await self._space.call(
+            "POST", *self._path, body=self._body, idempotency_key=self._key, **how
+        )
+        return answer
+
+
 def held_of(delivery: Delivery) -> Held:
     """For the SDK: the lease of a delivery."""
     return delivery._held  # noqa: SLF001 - this module's own
@@ -170,7 +217,7 @@ def delivered(space: Space, answer: dict[str, Any], lease_s: float) -> Delivery:
 async def kept(held: Held, asked_at: float, on_lost: OnLost) -> bool:
     """`held.keep` for callers on any loop; False when it had lapsed before it came."""
     try:
-        await shared.arun(held.keep(asked_at, on_lost))
+        await shared.begun(held.keep(asked_at, on_lost))
     except LeaseLostError:
         return False
     return True
