@@ -346,6 +346,7 @@ CREATE TABLE runstate.messages (
     created_at timestamp with time zone NOT NULL,
     started_at timestamp with time zone,
     finished_at timestamp with time zone,
+    work_limit_id uuid,
     CONSTRAINT attempt_counts CHECK ((attempt >= 0)),
     CONSTRAINT ended_has_time CHECK (((ended IS NULL) = (finished_at IS NULL))),
     CONSTRAINT ended_known CHECK ((ended = ANY (ARRAY['ACKED'::text, 'DEAD'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
@@ -588,6 +589,18 @@ CREATE TABLE runstate.waits (
 )
 WITH (autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000');
 
+-- Name: work_limits; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.work_limits (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    max_outstanding bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT max_is_positive CHECK ((max_outstanding > 0))
+);
+
 -- Name: idempotency_0; Type: TABLE ATTACH; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.idempotency ATTACH PARTITION runstate.idempotency_0 FOR VALUES IN ('0');
@@ -769,6 +782,11 @@ ALTER TABLE ONLY runstate.task_subscribers
 ALTER TABLE ONLY runstate.waits
     ADD CONSTRAINT waits_pkey PRIMARY KEY (space_id, replica, id);
 
+-- Name: work_limits work_limits_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.work_limits
+    ADD CONSTRAINT work_limits_pkey PRIMARY KEY (space_id, id);
+
 -- Name: allowances_name; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX allowances_name ON runstate.allowances USING btree (name, space_id);
@@ -872,6 +890,10 @@ CREATE INDEX messages_failed ON runstate.messages USING btree (root_id, scope_id
 -- Name: messages_finished; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX messages_finished ON runstate.messages USING btree (root_id, finished_at, ended, scope_id, space_id) WHERE ((task_key IS NOT NULL) AND (ended <> 'DEAD'::text));
+
+-- Name: messages_limited; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX messages_limited ON runstate.messages USING btree (work_limit_id) WHERE ((work_limit_id IS NOT NULL) AND (ended IS NULL));
 
 -- Name: messages_of_mailbox; Type: INDEX; Schema: runstate; Owner: -
 
@@ -1020,6 +1042,10 @@ CREATE INDEX waiters_of_run ON runstate.line_waiters USING btree (root_id, scope
 -- Name: waiters_signaled; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX waiters_signaled ON runstate.line_waiters USING btree (resource_id) WHERE (state = 'SIGNALED'::text);
+
+-- Name: work_limits_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX work_limits_name ON runstate.work_limits USING btree (scope_id, name, space_id);
 
 -- Name: idempotency_0_pkey; Type: INDEX ATTACH; Schema: runstate; Owner: -
 

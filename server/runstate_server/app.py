@@ -42,6 +42,7 @@ from runstate_server.primitives.scopes.routes import router as scopes
 from runstate_server.primitives.spaces import kernel as spaces
 from runstate_server.primitives.spaces.routes import router as admin
 from runstate_server.primitives.tasks.routes import router as tasks
+from runstate_server.primitives.work_limits.routes import router as work_limits
 from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
 from runstate_server.sweeps.partitions import Partitions
@@ -55,7 +56,7 @@ from runstate_server.web.metrics import Gauges
 from runstate_server.web.waiting import Stay
 
 ROOMS = (
-    *(scopes, once, claims, mailboxes, messages, tasks, permits, allowances, budgets),
+    *(scopes, once, claims, mailboxes, messages, tasks, permits, allowances, budgets, work_limits),
     *(events, ops, admin),
 )
 _READY_S_MAX = 2.0

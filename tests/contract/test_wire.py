@@ -13,6 +13,7 @@ from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok, refused
 from tests.support.document import routes
 from tests.support.events import end_of
+from tests.support.limits import limit
 from tests.support.permits import pool
 from tests.support.queues import Claim, sent, submitted, taken
 
@@ -20,7 +21,7 @@ ROWS = json.loads((Path(__file__).parents[1] / "conformance/wire-requests.json")
 ROUTES = {re.sub(r"{\w+}", "{}", str(route)): route for route in routes()}
 # Fields of resources, which this server has not yet: until it has, they are refused by name and nothing else
 # of these requests is wrong.
-NOT_YET = {"requirements", "workLimit"}
+NOT_YET = {"requirements"}
 
 
 def route_of(row):
@@ -38,6 +39,7 @@ WAITING = [row for row in ROWS if not route_of(row)]
 
 
 PLAIN = {
+    "maxOutstanding": 10,
     "error": "Error: boom",
     "reason": "enough",
     "retry": True,
@@ -64,6 +66,7 @@ def things(api):
     claim = Claim(box.scope, "company:acme/1")
     sent(api, box, {"first": True})
     task = submitted(api, box, "first")
+    limit(api, box.scope, 10, "outstanding")
     money = budget(api, box.scope, 10_000, "nightly")
     return PLAIN | {
         "backlogLimit": 1_000,

@@ -5,6 +5,7 @@ import httpx
 from tests.promises.kinds import Mutation, Shape
 from tests.promises.rows_messages import PAYLOAD, TAKING, TAKING_REQUIRED, box
 from tests.support.builders import Call, end, ok, scope
+from tests.support.limits import limit
 from tests.support.queues import Delivery, Mailbox, batch, cancel, submitted, taken, view
 
 KEYS = ("a", "b", "c")
@@ -39,6 +40,16 @@ def _batch(it: Mailbox) -> Call:
 
 def _full_batch(client: httpx.Client) -> Call:
     return _batch(box(client, backlogLimit=len(KEYS) - 1))
+
+
+def _limited(client: httpx.Client, most: int, *before: str) -> tuple[Call, Call]:
+    """Two submits, in a scope that may have so many unfinished tasks, and those that it has already."""
+    it = box(client)
+    limit(client, it.scope, most, "outstanding")
+    for key in before:
+        submitted(client, it, key, workLimit="outstanding")
+    first, second = (it.submit(key, workLimit="outstanding") for key in ("k", "other"))
+    return first, second
 
 
 def _cancelled(client: httpx.Client) -> Call:
@@ -82,6 +93,14 @@ MUTATIONS = [
         ("task.submitted",),
         refused=lambda c: _ended(c).submit("k"),
         idle=_submitted_before,
+        after_end="SCOPE_CANCELLED",
+    ),
+    Mutation(
+        "POST /tasks under a work limit",
+        lambda c: _limited(c, 1)[0],
+        ("task.submitted",),
+        refused=lambda c: _limited(c, 1, "a")[1],
+        idle=lambda c: _limited(c, 1, "k")[0],
         after_end="SCOPE_CANCELLED",
     ),
     Mutation(
@@ -145,6 +164,7 @@ SHAPES = [
             "subscriberId": "name",
             "priority": "-100..100",
             "delaySeconds": "delay",
+            "workLimit": "name of a limit",
         },
         frozenset({"scopeId", "mailboxId", "taskKey"}),
         shows=lambda _, told: view(told["taskId"]),

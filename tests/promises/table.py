@@ -12,6 +12,7 @@ from tests.promises import (
     rows_permits,
     rows_scopes,
     rows_tasks,
+    rows_work_limits,
 )
 
 ROOMS = [
@@ -24,6 +25,7 @@ ROOMS = [
     rows_permits,
     rows_budgets,
     rows_allowances,
+    rows_work_limits,
     rows_events,
     rows_ops,
 ]

@@ -13,7 +13,7 @@ from typing import Any
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FLOOR = ("types", "clock", "gate", "idempotency", "leases", "epoch", "journal", "lines", "replicas")
 _ROOMS = (
-    *("spaces", "mailboxes", "once", "claims", "permits", "allowances", "budgets"),
+    *("spaces", "mailboxes", "once", "claims", "permits", "allowances", "budgets", "work_limits"),
     *("messages", "tasks", "scopes", "events", "ops"),
 )
 _NAME = re.compile(r"\bkernel\.")

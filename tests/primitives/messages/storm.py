@@ -139,6 +139,7 @@ class Storm:
             [c.randint(-1, 1) for _ in range(count)],
             [c.choice([0.0, 0.0, 0.05]) for _ in range(count)],
             [None] * count,
+            [None] * count,
             False,
         )
         if self.noted(reply):

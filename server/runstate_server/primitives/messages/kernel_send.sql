@@ -32,7 +32,7 @@ END $$;
 -- Write one new message or task: gates passed, scope active, key free and locked. Returns the topics to wake.
 CREATE FUNCTION kernel.message_insert(p_space text, p_id uuid, p_mailbox uuid, p_path uuid[], p_task_key text,
   p_work_key text, p_payload text, p_priority int, p_deadline timestamptz, p_delay_s double precision,
-  p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+  p_work_limit uuid, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_available_at timestamptz := p_now + pg_catalog.make_interval(secs => COALESCE(p_delay_s, 0));
@@ -50,9 +50,9 @@ BEGIN
   SELECT s.effective_deadline INTO v_above FROM runstate.scopes s WHERE s.space_id = p_space
     AND s.id = v_scope;
   INSERT INTO runstate.messages (space_id, id, mailbox_id, scope_id, root_id, task_key, work_key, payload,
-    priority, deadline, attempt, created_at)
+    priority, deadline, attempt, work_limit_id, created_at)
   VALUES (p_space, p_id, p_mailbox, v_scope, p_path[1], p_task_key, p_work_key, p_payload, p_priority,
-    p_deadline, 0, p_now)
+    p_deadline, 0, p_work_limit, p_now)
   RETURNING seq INTO v_seq;
   v_q := ROW(p_id, v_seq, p_mailbox, p_path, p_task_key IS NOT NULL, v_inbox, NULL,
     CASE WHEN p_task_key IS NULL THEN 0 ELSE 1 END, CASE WHEN v_inbox THEN 0 ELSE -p_priority END, 0,
@@ -165,6 +165,6 @@ BEGIN
     RETURN v_reply;
   END IF;
   v_wake := kernel.message_insert(p_space, p_id, p_mailbox, p_path, NULL, p_work_key, p_payload, p_priority,
-    p_deadline, p_delay_s, v_now);
+    p_deadline, p_delay_s, NULL, v_now);
   RETURN kernel.done(201, pg_catalog.json_build_object('id', p_id, 'replay', false), v_wake);
 END $$;

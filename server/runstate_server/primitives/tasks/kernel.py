@@ -22,6 +22,7 @@ class Submission:
     priority: int
     delay_s: float
     subscriber_id: str | None
+    work_limit: str | None
 
 
 async def submit(
@@ -32,7 +33,8 @@ async def submit(
     single: bool,
     idempotency: Idempotency | None,
 ) -> Reply:
-    """All or none. Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
+    """All or none. Refuses: NOT_FOUND (scope, mailbox, work limit), SCOPE_CANCELLED, DEADLINE_EXCEEDED,
+    BACKLOG_FULL.
     Returns: {tasks: [{taskId, replay, state}]}, or the one of a single submit."""
     return await kernel.call(
         "task_submit",
@@ -46,6 +48,7 @@ async def submit(
         [t.priority for t in tasks],
         [t.delay_s for t in tasks],
         [t.subscriber_id for t in tasks],
+        [t.work_limit for t in tasks],
         single,
         idempotency=idempotency,
     )

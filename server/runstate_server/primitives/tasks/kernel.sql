@@ -1,18 +1,19 @@
 -- Tasks: messages whose outcome is kept. Submit, view, cancel, subscribers; delivery and settling are
 -- messages' verbs.
 -- Tables: task_subscribers here, the rest is messages'.  Locks: gates (sorted), idempotency key, task keys
--- (advisory, sorted by number), then what message_insert takes.
+-- (advisory, sorted by number), backlogs (advisory) and work limits (rows, by id), then what message_insert
+-- takes.
 
 CREATE FUNCTION kernel.no_task(p_id uuid) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.refuse('NOT_FOUND', 'task ' || p_id::text || ' does not exist in this space')
 $$;
 
 -- Submit tasks, aligned arrays, all or none; a key that exists in its scope and mailbox answers with its
--- first task. p_single: the answer is that of one task.
--- Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
+-- first task, and costs its work limit nothing. p_single: the answer is that of one task.
+-- Refuses: NOT_FOUND (scope, mailbox, work limit), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
 CREATE FUNCTION kernel.task_submit(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[],
   p_keys text[], p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[],
-  p_subscribers text[], p_single boolean, p_idem text, p_print bytea)
+  p_subscribers text[], p_limits text[], p_single boolean, p_idem text, p_print bytea)
 RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
@@ -33,6 +34,10 @@ BEGIN
   IF FOUND THEN
     RETURN kernel.no_mailbox(v_missing);
   END IF;
+  v_reply := kernel.task_limits_missing(p_space, p_scopes, p_limits);
+  IF v_reply.changed IS NOT NULL THEN
+    RETURN v_reply;
+  END IF;
   PERFORM kernel.gates_shared(p_space, ARRAY(
     SELECT s.root_id FROM pg_catalog.unnest(p_scopes) x (id) CROSS JOIN LATERAL (
       SELECT c.root_id FROM runstate.scopes c WHERE c.space_id = p_space AND c.id = x.id OFFSET 0) s));
@@ -47,15 +52,71 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock(v_number);
   END LOOP;
   v_reply := kernel.task_submit_locked(p_space, p_ids, p_scopes, p_mailboxes, p_keys, p_inputs, p_deadlines,
-    p_priorities, p_delays, p_subscribers, p_single);
+    p_priorities, p_delays, p_subscribers, p_limits, p_single);
   v_now := kernel.kernel_now();
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
+END $$;
+
+-- The refusal of the first work limit that no scope on its task's chain has; null when all are known.
+CREATE FUNCTION kernel.task_limits_missing(p_space text, p_scopes uuid[], p_limits text[])
+RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_scope uuid;
+  v_name text;
+BEGIN
+  IF pg_catalog.num_nonnulls(VARIADIC p_limits) = 0 THEN
+    RETURN NULL;
+  END IF;
+  SELECT k.scope, k.name INTO v_scope, v_name FROM ROWS FROM (pg_catalog.unnest(p_scopes),
+    pg_catalog.unnest(p_limits)) WITH ORDINALITY k (scope, name, n)
+    CROSS JOIN LATERAL (SELECT c.path FROM runstate.scopes c
+                         WHERE c.space_id = p_space AND c.id = k.scope OFFSET 0) s
+   WHERE k.name IS NOT NULL AND kernel.work_limit_near(p_space, s.path, k.name) IS NULL
+   ORDER BY k.n LIMIT 1;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  RETURN kernel.refuse('NOT_FOUND', 'work limit "' || v_name || '" does not exist in scope ' || v_scope::text
+    || ' or above it');
+END $$;
+
+-- The refusal of the first work limit, in the order of ids, that has no room for those of the tasks that are
+-- new. Locks the limits.
+CREATE FUNCTION kernel.task_limits_refusal(p_space text, p_scopes uuid[], p_mailboxes uuid[], p_keys text[],
+  p_limits text[]) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_limit uuid;
+  v_more bigint;
+  v_reply kernel.reply;
+BEGIN
+  IF pg_catalog.num_nonnulls(VARIADIC p_limits) = 0 THEN
+    RETURN NULL;
+  END IF;
+  FOR v_limit, v_more IN
+    SELECT w.id, pg_catalog.count(DISTINCT (k.scope, k.mailbox, k.key))
+      FROM ROWS FROM (pg_catalog.unnest(p_scopes), pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_keys),
+        pg_catalog.unnest(p_limits)) k (scope, mailbox, key, name)
+      CROSS JOIN LATERAL (SELECT kernel.work_limit_near(p_space, c.path, k.name) AS id
+                            FROM runstate.scopes c
+                           WHERE c.space_id = p_space AND c.id = k.scope OFFSET 0) w
+     WHERE w.id IS NOT NULL AND NOT EXISTS (
+       SELECT 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = k.scope
+          AND m.mailbox_id = k.mailbox AND m.task_key = k.key)
+     GROUP BY w.id ORDER BY w.id
+  LOOP
+    v_reply := kernel.work_limit_refusal(p_space, v_limit, v_more);
+    IF v_reply.changed IS NOT NULL THEN
+      RETURN v_reply;
+    END IF;
+  END LOOP;
+  RETURN NULL;
 END $$;
 
 -- The same behind its locks.
 CREATE FUNCTION kernel.task_submit_locked(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[],
   p_keys text[], p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[],
-  p_subscribers text[], p_single boolean) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+  p_subscribers text[], p_limits text[], p_single boolean) RETURNS kernel.reply
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_box uuid;
@@ -86,6 +147,10 @@ BEGIN
       RETURN v_reply;
     END IF;
   END LOOP;
+  v_reply := kernel.task_limits_refusal(p_space, p_scopes, p_mailboxes, p_keys, p_limits);
+  IF v_reply.changed IS NOT NULL THEN
+    RETURN v_reply;
+  END IF;
   PERFORM kernel.queue_prepare(p_space, p_mailboxes, p_scopes, p_priorities);
   v_now := kernel.kernel_now();
   FOR v_n IN 1..pg_catalog.cardinality(p_ids) LOOP
@@ -94,7 +159,9 @@ BEGIN
     CONTINUE WHEN FOUND;
     SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_scopes[v_n];
     v_wake := v_wake || kernel.message_insert(p_space, p_ids[v_n], p_mailboxes[v_n], v_path, p_keys[v_n],
-      NULL, p_inputs[v_n], p_priorities[v_n], p_deadlines[v_n], p_delays[v_n], v_now);
+      NULL, p_inputs[v_n], p_priorities[v_n], p_deadlines[v_n], p_delays[v_n],
+      CASE WHEN p_limits[v_n] IS NOT NULL THEN kernel.work_limit_near(p_space, v_path, p_limits[v_n]) END,
+      v_now);
     v_changed := true;
   END LOOP;
   SELECT pg_catalog.json_agg(pg_catalog.json_build_object('taskId', m.id, 'replay', m.id <> p_ids[k.n],

@@ -34,6 +34,7 @@ def _submission(body: schemas.SubmitIn) -> kernel.Submission:
         body.priority,
         body.delay_seconds,
         body.subscriber_id,
+        body.work_limit,
     )
 
 

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from runstate_server.foundation import bounds
 from runstate_server.primitives.messages.schemas import TakeIn
 from runstate_server.web.bodies import Body, UserJson
-from runstate_server.web.fields import DelaySeconds, Holder, Id, Instant, Key, Priority, Text
+from runstate_server.web.fields import DelaySeconds, Holder, Id, Instant, Key, Name, Priority, Text
 from runstate_server.web.schemas import View
 
 
@@ -24,7 +24,8 @@ class State(StrEnum):
 
 
 class SubmitIn(Body):
-    """taskKey: the same key in the scope and mailbox is the same task, whatever its input."""
+    """taskKey: the same key in the scope and mailbox is the same task, whatever its input; workLimit: the
+    nearest of that name on the scope's chain bounds it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -47,6 +48,7 @@ class SubmitIn(Body):
     subscriber_id: Holder | None = None
     priority: Priority = 0
     delay_seconds: DelaySeconds = 0
+    work_limit: Name | None = None
 
 
 class BatchIn(Body):
