@@ -235,6 +235,28 @@ def test_a_job_s_context_reaches_the_function_inside(here, counts):
     assert counts() == (0, 0)
 
 
+def test_blocks_are_left_in_any_order_by_any_thread_and_each_gives_back_one(here, counts):
+    """As blocks in generators are, which are entered and left by whoever drives them."""
+    browsers = runstate.slots("browser", max=6)
+
+    def held():
+        with browsers:
+            yield
+
+    entered = [held() for _ in range(4)]
+    for each in entered[:2]:
+        in_thread(lambda each=each: next(each)).join(30)
+    for each in entered[2:]:
+        next(each)
+    assert counts() == (4, 0)
+    entered[0].close()  # entered there, left here
+    in_thread(entered[3].close).join(30)  # and the other way round
+    assert counts() == (2, 0)
+    entered[1].close()
+    entered[2].close()
+    assert counts() == (0, 0)
+
+
 def test_the_child_of_a_fork_does_not_give_back_what_its_parent_holds(here, counts):
     browsers = runstate.slots("browser", max=2)
     with browsers:

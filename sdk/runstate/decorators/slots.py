@@ -4,12 +4,13 @@ Taking and giving back go on on the SDK's shared loop; the function itself runs 
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
-import threading
 import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from runstate._background import shared
 from runstate._config import check_name, check_number, check_whole
@@ -23,7 +24,7 @@ from runstate.handles.leases import loss, released, rest, seen
 from runstate.handles.lines import UNITS_MAX, Errand, taken, taken_by_thread
 from runstate.handles.permits import Place, PoolLease, pool_id, sized_pool_id
 from runstate.handles.scopes import ScopeHandle
-from runstate.run import RunCore, running_loop
+from runstate.run import RunCore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,7 +50,7 @@ class Slots:
         self.name = check_name("name", name)
         self._run = run
         self._size = None if size is None else check_whole("max", size, 1, UNITS_MAX)
-        self._entered: dict[Any, list[_Held]] = {}
+        self._all: list[_Held] = []
         self.units = check_whole("units", units, 1, UNITS_MAX)
         self.timeout_s = duration_s(timeout, "timeout")
         self.lease_s = check_number("lease", duration_s(lease, "lease"), _LEASE_S_MIN, _LEASE_S_MAX)
@@ -99,17 +100,22 @@ class Slots:
         )
 
     def _enter(self, held: "_Held", lease: PoolLease) -> PoolLease:
-        self._entered.setdefault(_here(), []).append(held)
+        self._all.append(held)
+        _inside.set((*_inside.get(), held))
         return lease
 
     def _last_entered(self) -> "_Held":
-        # A block may be left elsewhere than it was entered, as those in generators are: units are all alike,
-        # so then it is what anybody has entered last.
-        place = _here()
-        stack = self._entered.get(place) or next(reversed(self._entered.values()))
-        held = stack.pop()
-        for empty in [each for each, left in list(self._entered.items()) if not left]:
-            self._entered.pop(empty, None)
+        """What this thread or task has entered last. A block may be left elsewhere, as those in generators
+        are: units are all alike, so then it is what anybody has entered last."""
+        # No lock: one that another thread holds at fork() stays held in the child for ever. An append, a
+        # removal and a pop of a list are each one step.
+        for held in reversed(_inside.get()):
+            with contextlib.suppress(ValueError):  # of other slots, or left elsewhere
+                self._all.remove(held)
+                break
+        else:
+            held = self._all.pop()
+        _inside.set(tuple(each for each in _inside.get() if each is not held))
         return held
 
 
@@ -206,7 +212,4 @@ class SlotsRun(RunCore):
         return Slots(lambda: self, name, size=max, units=units, timeout=timeout, lease=lease)
 
 
-def _here() -> tuple[int, int | None]:
-    """Which thread and task this is."""
-    task = None if running_loop() is None else asyncio.current_task()
-    return threading.get_ident(), None if task is None else id(task)
+_inside: ContextVar[tuple[_Held, ...]] = ContextVar("runstate_slots_inside", default=())
