@@ -69,6 +69,7 @@ from runstate.handles.tasks import (
     TaskTicket,
     UnitsRequirement,
 )
+from runstate.handles.work_limits import WorkLimitsAdminAPI
 from runstate.run import RunContext, Signal, context
 
 __all__ = [
@@ -117,6 +118,7 @@ __all__ = [
     "UnavailableError",
     "UnitsRequirement",
     "WaitTimeoutError",
+    "WorkLimitsAdminAPI",
     "achild",
     "aevents",
     "afinish",

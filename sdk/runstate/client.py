@@ -11,6 +11,7 @@ from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI
 from runstate.handles.permits import PoolsAdminAPI
 from runstate.handles.scopes import ScopeHandle, ScopesAPI
+from runstate.handles.work_limits import WorkLimitsAdminAPI
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -75,6 +76,7 @@ class AsyncRunstate:
         self.mailboxes = MailboxesAdminAPI(space)
         self.pools = PoolsAdminAPI(space)
         self.quotas = AllowancesAdminAPI(space)
+        self.work_limits = WorkLimitsAdminAPI(space)
         self.diagnostics = DiagnosticsAPI(space)
         self.events = EventsAPI(space)
 

@@ -250,7 +250,7 @@ async def test_whatever_the_instant_one_that_is_cancelled_leaves_nothing_leased(
     assert (await task.status())["state"] == "RUNNING"
 
 
-async def test_requirements_and_work_limits_are_passed_on_and_refused_today(scope):
+async def test_requirements_are_passed_on_and_refused_today(scope):
     requirements: TaskRequirements = {
         "pools": [{"name": "browser", "units": 1}],
         "budgets": [{"name": "usd", "reserveMinor": "40"}],
@@ -258,8 +258,6 @@ async def test_requirements_and_work_limits_are_passed_on_and_refused_today(scop
     box = scope.mailbox("work")
     with pytest.raises(RunstateError, match="requirements"):
         await box.submit(1, key="a", requirements=requirements)
-    with pytest.raises(RunstateError, match="workLimit"):
-        await box.submit(1, key="a", work_limit="few")
 
 
 async def test_a_result_outlives_an_outage():

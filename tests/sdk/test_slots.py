@@ -163,6 +163,31 @@ def test_a_wait_that_runs_out_leaves_the_line(here, counts):
         assert counts() == (1, 0)
 
 
+def test_a_wait_outlives_an_outage_and_keeps_its_place(here, counts):
+    order = []
+    with RoundRobin([int(here.url.rpartition(":")[2])]) as wire:
+
+        def wait(run, number):
+            with run.slots("browser", timeout=60):
+                order.append(number)
+
+        with runstate.slots("browser", max=1):
+            waiting = [in_thread(lambda: wait(here.run(base_url=wire.url, retries=0), 1))]
+            while counts() != (1, 1):
+                time.sleep(0.02)
+            backends, wire.backends = wire.backends, []
+            wire.sever()
+            waiting.append(in_thread(lambda: wait(here.run(), 2)))
+            while counts() != (1, 2):
+                time.sleep(0.02)
+            wire.backends = backends
+        for each in waiting:
+            each.join(60)
+    assert [each.outcome for each in waiting] == [None, None]
+    assert order == [1, 2]
+    assert counts() == (0, 0)
+
+
 def test_waiting_ends_with_the_run(here, counts):
     run = here.run("short")
     with runstate.slots("browser", max=1):
