@@ -264,6 +264,21 @@ async def test_after_a_lost_reply_the_same_request_is_sent_again():
     assert len(set(keys)) == 1
 
 
+@pytest.mark.parametrize("code", ["CONCURRENCY_LIMITED", "UNAVAILABLE", "RATE_LIMITED"])
+async def test_a_wait_waits_out_limits_and_outages(code):
+    answers = [refusal(429 if "LIMITED" in code else 503, code, retry_after="0.1") for _ in range(4)]
+
+    def script(request):
+        if request.path.endswith("/by-name/browser"):
+            return answers.pop() if len(answers) > 2 else Answer(200, {"id": "p"})
+        return answers.pop() if answers else Answer(200, GRANT)
+
+    with Peer(script) as peer:
+        async with AsyncRunstate(api_key="k", space_id="s", base_url=peer.url, retries=0) as rs:
+            await (await rs.scope("s").pool("browser").acquire(timeout_ms=20_000)).aclose()
+    assert answers == []
+
+
 async def test_who_lost_the_place_in_the_line_joins_again():
     full, ended = refusal(409, "CAPACITY_UNAVAILABLE"), refusal(409, "CONFLICT")
     dialogue = [

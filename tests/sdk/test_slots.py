@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+import uvloop
 
 import runstate
 from runstate import (
@@ -93,6 +94,21 @@ async def test_an_async_function_and_both_kinds_of_block(here, counts):
     assert await asyncio.to_thread(counts) == (0, 0)
     assert await asyncio.gather(*[render(str(i)) for i in range(9)])
     assert await asyncio.to_thread(counts) == (0, 0)
+
+
+def test_blocks_of_both_kinds_under_uvloop_and_in_a_loop_that_runs(here, counts):
+    async def main():
+        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+        with runstate.slots("browser", max=2):  # as a cell of a notebook would
+            async with runstate.slots("browser"):
+                return await asyncio.to_thread(counts)
+
+    loop = uvloop.new_event_loop()
+    try:
+        assert loop.run_until_complete(main()) == (2, 0)
+    finally:
+        loop.close()
+    assert counts() == (0, 0)
 
 
 def test_twenty_threads_share_three(here, counts):

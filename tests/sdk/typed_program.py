@@ -30,6 +30,17 @@ def elsewhere(n: int) -> int:
     return n
 
 
+@runstate.slots("browser", max=3, timeout="2m")
+def rendered(page: str, *, depth: int = 1) -> list[str]:
+    return [page] * depth
+
+
+@runstate.run("other").slots("browser")
+@runstate.limit("search-api", max=60, per="minute")
+async def searched(words: str) -> bytes:
+    return words.encode()
+
+
 async def asynchronous(rs: AsyncRunstate) -> None:
     assert_type(await later("a"), str)
     assert_type(await runstate.arun_id(), str)
@@ -38,12 +49,26 @@ async def asynchronous(rs: AsyncRunstate) -> None:
     assert_type(await scope.status(), dict[str, Any])
     async with rs.with_space("x") as other:
         assert_type(other, AsyncRunstate)
+    assert_type(await searched("a"), bytes)
+    assert_type(await runstate.atake("search-api"), dict[str, Any])
+    async with runstate.slots("browser") as lease:
+        assert_type(lease, runstate.PoolLease)
+    pool = scope.pool("browser")
+    assert_type(await pool.acquire(units=2), runstate.PoolLease)
+    assert_type(await pool.status(), dict[str, Any] | None)
+    assert_type(await pool.run(lambda lease: lease.grant_id), str)
+    assert_type(await scope.quota("search-api").take(units=2), dict[str, Any])
 
 
 def plain() -> None:
     assert_type(bare("a", depth=2), dict[str, int])
     assert_type(with_options("a"), list[str])
     assert_type(elsewhere(1), int)
+    assert_type(rendered("a", depth=2), list[str])
+    assert_type(runstate.take("search-api", units=2), dict[str, Any])
+    with runstate.slots("browser", units=2) as lease:
+        assert_type(lease.is_lost, bool)
+    runstate.setup(slots={"browser": 3}, limits={"search-api": {"max": 60, "per": "minute"}})
     run = runstate.run("x", deadline=dt.datetime.now(dt.timezone.utc))
     assert_type(run, Run)
     assert_type(run.child(), Run)
@@ -64,6 +89,8 @@ def plain() -> None:
     except runstate.OnceFailedError as error:
         assert_type(error.attempts, int)
         assert_type(error.retry_after_ms, int | None)
+    rendered(1)  # type: ignore[arg-type]
+    asyncio.run(searched(1))  # type: ignore[arg-type]
     bare(1)  # type: ignore[arg-type]
     bare("a", wrong=1)  # type: ignore[call-arg]
     runstate.once(nmae="x")  # type: ignore[call-overload]
