@@ -17,6 +17,7 @@ from runstate.decorators.defaults import (
     astatus,
     astop,
     atake,
+    budget,
     child,
     configure,
     events,
@@ -55,6 +56,7 @@ from runstate.errors import (
     map_error,
 )
 from runstate.handles.allowances import AllowanceRef, AllowancesAdminAPI
+from runstate.handles.budgets import BudgetRef, BudgetReservation, BudgetsAdminAPI
 from runstate.handles.claims import ClaimLease, ClaimRef
 from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
@@ -79,7 +81,10 @@ __all__ = [
     "AsyncRunstate",
     "AuthenticationError",
     "BudgetExceededError",
+    "BudgetRef",
     "BudgetRequirement",
+    "BudgetReservation",
+    "BudgetsAdminAPI",
     "ClaimLease",
     "ClaimRef",
     "Config",
@@ -128,6 +133,7 @@ __all__ = [
     "astatus",
     "astop",
     "atake",
+    "budget",
     "child",
     "configure",
     "context",

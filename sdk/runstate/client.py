@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from runstate._config import check_space_id, resolve_config
 from runstate._transport import Space, Transport
 from runstate.handles.allowances import AllowancesAdminAPI
+from runstate.handles.budgets import BudgetsAdminAPI
 from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI
@@ -77,6 +78,7 @@ class AsyncRunstate:
         self.pools = PoolsAdminAPI(space)
         self.quotas = AllowancesAdminAPI(space)
         self.work_limits = WorkLimitsAdminAPI(space)
+        self.budgets = BudgetsAdminAPI(space)
         self.diagnostics = DiagnosticsAPI(space)
         self.events = EventsAPI(space)
 

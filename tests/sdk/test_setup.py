@@ -16,6 +16,21 @@ def test_slots_are_created_or_checked_and_both_sizes_are_named(here):
         pass
 
 
+def test_budgets_are_created_or_checked_and_both_settings_are_named(here):
+    runstate.setup(budgets={"usd": "5.00", "yen": {"limit": 500, "currency": "JPY", "scale": 0}})
+    here.run().setup(budgets={"usd": 5, "yen": {"limit": "500", "currency": "JPY", "scale": 0}})
+    with Runstate(**here.settings) as rs:
+        found = [rs.scopes.create().budget(name).status() for name in ("usd", "yen")]
+    assert [(b["currency"], b["scale"], b["limitMinor"], b["reservedMinor"]) for b in found] == [
+        ("USD", 2, "500", "0"),
+        ("JPY", 0, "500", "0"),
+    ]
+    with pytest.raises(ConflictError, match=r"500.*501"):
+        here.run().setup(budgets={"usd": "5.01"})
+    with pytest.raises(ConflictError, match=r"USD.*EUR"):
+        here.run().setup(budgets={"usd": {"limit": "5", "currency": "EUR"}})
+
+
 async def test_the_async_twin(here):
     await runstate.asetup(slots={"browser": 3})
     async with runstate.slots("browser", max=3):
@@ -34,6 +49,13 @@ async def test_the_async_twin(here):
         {"limits": {"api": {"max": 60}}},
         {"limits": {"api": {"max": 60, "per": "week"}}},
         {"limits": {"api": {"max": 0, "per": "minute"}}},
+        {"budgets": {"usd": {}}},
+        {"budgets": {"usd": None}},
+        {"budgets": {"usd": "-1"}},
+        {"budgets": {"usd": "0.001"}},
+        {"budgets": {"usd": {"limit": "1", "currency": "usd"}}},
+        {"budgets": {"usd": {"limit": "1", "scale": 10}}},
+        {"budgets": {"usd": {"limit": "1", "of": 2}}},
     ],
 )
 def test_sizes_that_cannot_be_used_are_refused_before_anything_is_created(here, wrong):

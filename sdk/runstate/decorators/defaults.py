@@ -15,6 +15,7 @@ from runstate._config import (
     check_whole,
 )
 from runstate._units import duration_s
+from runstate.decorators.budget import CURRENCY, SCALE, Budget, BudgetRun
 from runstate.decorators.events import EventsRun
 from runstate.decorators.limit import Limit, LimitRun
 from runstate.decorators.once import OnceRun, once_in
@@ -29,7 +30,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun, ServeRun, SlotsRun, LimitRun, SetupRun, EventsRun):
+class Run(OnceRun, ServeRun, SlotsRun, LimitRun, BudgetRun, SetupRun, EventsRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -201,16 +202,41 @@ async def atake(name: str, units: int = 1, timeout: float | str = 60) -> dict[st
     return await default_run().atake(name, units, timeout)
 
 
-def setup(limits: Sizes | None = None, slots: Sizes | None = None) -> None:
+def budget(
+    name: str,
+    reserve: Any,
+    *,
+    cost: Callable[[Any], Any] | None = None,
+    limit: Any = None,
+    currency: str = CURRENCY,
+    scale: int = SCALE,
+) -> Budget:
+    """Decorates a function, plain or async: each call first reserves `reserve` of the budget `name`, and is
+    charged `cost(result)` after it (the reserve, without `cost`); nothing when it raises. So all processes
+    together never have spent and set aside more than the limit: BudgetExceededError, and the function was not
+    called. A call that costs more than its reserve is charged all the same; what the budget does not have is
+    recorded as overrun. When `cost` itself fails, the reserve is charged and ConfigError raised.
+
+    Amounts are major units: "0.40" must fit the scale exactly, 0.4 is rounded to it, half up. With `limit`
+    the budget is created, or checked: ConflictError, naming both, when it differs; without, it must exist
+    (NotFoundError) and has its own currency and scale. What a process that has died had reserved is back
+    after a day."""
+    return Budget(default_run, name, reserve=reserve, cost=cost, limit=limit, currency=currency, scale=scale)
+
+
+def setup(limits: Sizes | None = None, slots: Sizes | None = None, budgets: Sizes | None = None) -> None:
     """Creates what a program takes from, or checks it (ConflictError, naming both sizes), without taking
-    anything: `slots={"browser": 3}`, `limits={"search-api": {"max": 60, "per": "minute"}}`. In this order;
+    anything: `slots={"browser": 3}`, `limits={"search-api": {"max": 60, "per": "minute"}}`,
+    `budgets={"model-usd": "5.00"}` (or `{"limit": "5.00", "currency": "EUR", "scale": 2}`). In this order;
     what stands before a conflict stays created. A server that is away is waited for, up to a minute."""
-    default_run().setup(limits, slots)
+    default_run().setup(limits, slots, budgets)
 
 
-async def asetup(limits: Sizes | None = None, slots: Sizes | None = None) -> None:
+async def asetup(
+    limits: Sizes | None = None, slots: Sizes | None = None, budgets: Sizes | None = None
+) -> None:
     """As `setup`."""
-    await default_run().asetup(limits, slots)
+    await default_run().asetup(limits, slots, budgets)
 
 
 def run_id() -> str:

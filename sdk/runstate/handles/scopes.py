@@ -6,6 +6,7 @@ from typing import Any
 from runstate._transport import Space
 from runstate.errors import ConfigError
 from runstate.handles.allowances import AllowanceRef
+from runstate.handles.budgets import BudgetRef
 from runstate.handles.claims import ClaimRef
 from runstate.handles.mailboxes import MailboxRef
 from runstate.handles.permits import PoolRef
@@ -62,6 +63,10 @@ class ScopeHandle:
     def quota_by_id(self, allowance_id: str) -> AllowanceRef:
         """As `quota`, where the id is known."""
         return AllowanceRef(self._space, self.id, allowance_id=allowance_id)
+
+    def budget(self, name: str) -> BudgetRef:
+        """The budget of that name, as this scope uses it. Local; the name is looked up at the first use."""
+        return BudgetRef(self._space, self.id, name)
 
     def task(self, task_id: str) -> TaskTicket:
         """A task whose id is known. Local."""
