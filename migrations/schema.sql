@@ -640,7 +640,7 @@ ALTER TABLE ONLY runstate.api_keys
 -- Name: budget_entries budget_entries_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.budget_entries
-    ADD CONSTRAINT budget_entries_pkey PRIMARY KEY (space_id, budget_id, seq);
+    ADD CONSTRAINT budget_entries_pkey PRIMARY KEY (space_id, id);
 
 -- Name: budget_reservations budget_reservations_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -830,6 +830,10 @@ END IS NOT NULL);
 -- Name: claims_token; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX claims_token ON runstate.claims USING btree (token, space_id);
+
+-- Name: entries_of_budget; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX entries_of_budget ON runstate.budget_entries USING btree (budget_id, seq);
 
 -- Name: entries_work_key; Type: INDEX; Schema: runstate; Owner: -
 

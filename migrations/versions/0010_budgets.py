@@ -96,9 +96,10 @@ UP = (
       settled_change bigint NOT NULL,
       overrun_change bigint NOT NULL,
       created_at timestamptz NOT NULL,
-      PRIMARY KEY (space_id, budget_id, seq)
+      PRIMARY KEY (space_id, id)
     )
     """,
+    "CREATE INDEX entries_of_budget ON runstate.budget_entries (budget_id, seq)",
     """
     CREATE UNIQUE INDEX entries_work_key ON runstate.budget_entries (budget_id, kind, work_key, space_id)
       WHERE work_key IS NOT NULL

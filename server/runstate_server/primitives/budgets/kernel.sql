@@ -21,11 +21,17 @@ LANGUAGE sql VOLATILE AS $$
      AND NOT (SELECT b.hold_stale FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id)
 $$;
 
--- What a budget still has at p_now; null when there is none of that id. Exact under the budget's row.
+-- What a budget has at p_now; null when there is none of that id.
 CREATE FUNCTION kernel.budget_left(p_space text, p_id uuid, p_now timestamptz) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
   SELECT b.limit_minor - b.settled_minor - b.reserved_minor + kernel.budget_due(p_space, p_id, p_now)
     FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id
+$$;
+
+-- What of it can be taken under the budget's row now: without what budget_stale has still to write off.
+CREATE FUNCTION kernel.budget_free(p_space text, p_id uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT b.limit_minor - b.settled_minor - b.reserved_minor FROM runstate.budgets b
+   WHERE b.space_id = p_space AND b.id = p_id
 $$;
 
 -- The view of section 9 of the API.
@@ -39,7 +45,8 @@ LANGUAGE sql VOLATILE AS $$
    WHERE b.space_id = p_space AND b.id = p_id
 $$;
 
--- The same with its reservations: the open ones, and those that ended in the last 24 h.
+-- The same with its reservations: the open ones, and those that ended in the last 24 h; of either at most the
+-- 5,000 latest.
 CREATE FUNCTION kernel.budget_seen(p_space text, p_id uuid, p_now timestamptz) RETURNS json
 LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.json_build_object('id', f.facts -> 'id', 'name', f.facts -> 'name', 'currency',
@@ -54,13 +61,19 @@ LANGUAGE sql VOLATILE AS $$
         FROM (SELECT o.id, o.scope_id, o.holder, o.reserved_minor, o.held, o.state, o.settle_by, o.created_at,
                      o.state = 'ACTIVE' AND COALESCE(o.settle_by <= p_now, false) AS late
                 FROM runstate.budget_reservations o
-               WHERE o.space_id = p_space AND o.budget_id = p_id AND o.ended_at IS NULL
+               WHERE o.id = ANY (ARRAY(
+                 SELECT l.id FROM runstate.budget_reservations l
+                  WHERE l.space_id = p_space AND l.budget_id = p_id AND l.ended_at IS NULL
+                  ORDER BY l.created_at DESC, l.id DESC LIMIT 5000)) AND o.space_id = p_space
               UNION ALL
               SELECT e.id, e.scope_id, e.holder, e.reserved_minor, e.held, e.state, e.settle_by, e.created_at,
                      false
                 FROM runstate.budget_reservations e
-               WHERE e.space_id = p_space AND e.budget_id = p_id
-                 AND e.ended_at > p_now - interval '24 hours') r), '[]'::json))
+               WHERE e.id = ANY (ARRAY(
+                 SELECT l.id FROM runstate.budget_reservations l
+                  WHERE l.space_id = p_space AND l.budget_id = p_id
+                    AND l.ended_at > p_now - interval '24 hours'
+                  ORDER BY l.ended_at DESC LIMIT 5000)) AND e.space_id = p_space) r), '[]'::json))
     FROM (SELECT kernel.budget_facts(p_space, p_id, p_now) AS facts, b.hold_stale FROM runstate.budgets b
            WHERE b.space_id = p_space AND b.id = p_id) f
 $$;
@@ -189,10 +202,12 @@ BEGIN
   END IF;
   PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id FOR NO KEY UPDATE;
   v_now := kernel.kernel_now();
-  v_wake := kernel.budget_stale(p_space, p_id, v_now);
+  SELECT s.wake INTO v_wake FROM kernel.budget_stale(p_space, p_id, NULL, v_now) s;
   SELECT b.name, b.limit_minor, b.settled_minor + b.reserved_minor INTO v_name, v_before, v_bound
     FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id;
-  IF v_bound > p_limit THEN
+  IF v_bound > p_limit AND kernel.budget_due(p_space, p_id, v_now) > 0 THEN
+    v_reply := kernel.budget_again(p_id);
+  ELSIF v_bound > p_limit THEN
     v_reply := kernel.refuse('CONFLICT', 'budget "' || v_name || '" has ' || v_bound || ' settled and '
       'reserved: its limitMinor cannot become ' || p_limit);
   ELSIF v_before = p_limit THEN

@@ -48,8 +48,8 @@ BEGIN
     || b.scale || ')' FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id));
 END $$;
 
--- Reserve what the budget has: its row is locked, its stale reservations are written off (budget_stale), its
--- money looked at (budget_left, budget_refusal), the scope is active. p_message: the delivery it is for.
+-- Reserve what the budget has: its row is locked, its stale reservations are written off (budget_stale), it
+-- has so much (budget_free), the scope is active. p_message: the delivery it is for.
 CREATE FUNCTION kernel.budget_reserve_locked(p_space text, p_id uuid, p_reservation uuid, p_scope uuid,
   p_holder text, p_amount bigint, p_settle_by timestamptz, p_message uuid, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
@@ -93,10 +93,13 @@ BEGIN
   END IF;
   PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id FOR NO KEY UPDATE;
   v_now := kernel.kernel_now();
-  v_wake := kernel.budget_stale(p_space, p_id, v_now);
+  SELECT s.wake INTO v_wake FROM kernel.budget_stale(p_space, p_id, NULL, v_now) s;
   v_reply := kernel.scope_refusal(p_space, p_scope, v_now);
   IF v_reply.changed IS NULL THEN
     v_reply := kernel.budget_refusal(p_space, p_id, p_amount, v_now);
+  END IF;
+  IF v_reply.changed IS NULL AND p_amount > kernel.budget_free(p_space, p_id) THEN
+    v_reply := kernel.budget_again(p_id);
   END IF;
   IF v_reply.changed IS NULL THEN
     PERFORM kernel.budget_reserve_locked(p_space, p_id, p_reservation, p_scope, p_holder, p_amount,

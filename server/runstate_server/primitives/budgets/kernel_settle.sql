@@ -32,8 +32,8 @@ BEGIN
   RETURN kernel.seen(kernel.budget_told(p_space, p_budget, p_kind, p_key, true), NULL, NULL);
 END $$;
 
--- First steps of settle and void. changed is null: the budget's row is locked, its stale reservations are
--- written off (wake says who is to look), the reservation is open and the key new.
+-- First steps of settle and void. changed is null: the budget's row is locked, this reservation and others
+-- past their time are written off (wake says who is to look), it is open and the key new.
 -- Refuses: NOT_FOUND (budget, reservation), CONFLICT (key used otherwise, reservation ended).
 CREATE FUNCTION kernel.budget_enter(p_space text, p_id uuid, p_reservation uuid, p_kind text, p_key text,
   p_asked bigint, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
@@ -63,7 +63,8 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  v_wake := kernel.budget_stale(p_space, p_id, kernel.kernel_now());
+  SELECT s.wake INTO v_wake
+    FROM kernel.budget_stale(p_space, p_id, p_reservation, kernel.kernel_now()) s;
   SELECT r.state INTO v_state FROM runstate.budget_reservations r
    WHERE r.space_id = p_space AND r.id = p_reservation;
   IF v_state IN ('SETTLED', 'VOIDED') THEN
@@ -103,6 +104,10 @@ BEGIN
   ELSIF NOT v_held AND NOT p_overrun THEN
     v_reply := kernel.budget_refusal(p_space, p_id, p_amount, v_now);
   END IF;
+  IF v_reply.changed IS NULL AND (NOT v_held OR p_amount > v_reserved)
+    AND kernel.budget_due(p_space, p_id, v_now) > 0 THEN
+    v_reply := kernel.budget_again(p_id);
+  END IF;
   IF v_reply.changed IS NULL THEN
     PERFORM kernel.budget_charge(p_space, p_id, p_reservation, v_reserved, v_held, p_amount, p_key, v_now);
     v_reply := kernel.done(200, kernel.budget_told(p_space, p_id, 'settle', p_key, false), NULL);
@@ -116,7 +121,7 @@ CREATE FUNCTION kernel.budget_charge(p_space text, p_id uuid, p_reservation uuid
   p_held boolean, p_amount bigint, p_key text, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_left bigint := kernel.budget_left(p_space, p_id, p_now);
+  v_left bigint := kernel.budget_free(p_space, p_id);
   v_own bigint := CASE WHEN p_held THEN LEAST(p_amount, p_reserved) ELSE 0 END;
   v_charged bigint := v_own + LEAST(p_amount - v_own, v_left);
   v_rest bigint := GREATEST(p_reserved - p_amount, 0);
@@ -185,8 +190,12 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_budget uuid;
 BEGIN
-  FOR v_budget IN SELECT DISTINCT r.budget_id AS id FROM runstate.budget_reservations r
-                   WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL ORDER BY id
+  -- Materialized, here and below: so it is found by the message, whatever index would bring the order.
+  FOR v_budget IN
+    WITH held AS MATERIALIZED (
+      SELECT r.budget_id FROM runstate.budget_reservations r
+       WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL)
+    SELECT DISTINCT h.budget_id FROM held h ORDER BY h.budget_id
   LOOP
     PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = v_budget FOR NO KEY UPDATE;
   END LOOP;
@@ -205,9 +214,10 @@ BEGIN
   PERFORM kernel.budgets_lock_of(p_space, p_message);
   v_now := kernel.kernel_now();
   FOR v_budget, v_reservation IN
-    SELECT r.budget_id, r.id FROM runstate.budget_reservations r
-     WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL
-     ORDER BY r.budget_id, r.id
+    WITH held AS MATERIALIZED (
+      SELECT r.budget_id, r.id FROM runstate.budget_reservations r
+       WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL)
+    SELECT h.budget_id, h.id FROM held h ORDER BY h.budget_id, h.id
   LOOP
     v_wake := v_wake || kernel.budget_void_locked(p_space, v_budget, v_reservation, NULL, v_now);
   END LOOP;
