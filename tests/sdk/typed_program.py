@@ -41,6 +41,11 @@ async def searched(words: str) -> bytes:
     return words.encode()
 
 
+@runstate.budget("model-usd", reserve="0.40", cost=lambda answer: answer["cost"], limit="5.00")
+def asked(question: str, *, depth: int = 1) -> dict[str, float]:
+    return {question: depth, "cost": 0.25}
+
+
 async def asynchronous(rs: AsyncRunstate) -> None:
     assert_type(await later("a"), str)
     assert_type(await runstate.arun_id(), str)
@@ -58,6 +63,10 @@ async def asynchronous(rs: AsyncRunstate) -> None:
     assert_type(await pool.status(), dict[str, Any] | None)
     assert_type(await pool.run(lambda lease: lease.grant_id), str)
     assert_type(await scope.quota("search-api").take(units=2), dict[str, Any])
+    money = await scope.budget("model-usd").reserve(amount="0.40")
+    assert_type(money, runstate.BudgetReservation)
+    assert_type(money.reserved, str)
+    assert_type(await money.settle(amount="0.25", usage_key="k"), dict[str, Any])
 
 
 def plain() -> None:
@@ -65,10 +74,12 @@ def plain() -> None:
     assert_type(with_options("a"), list[str])
     assert_type(elsewhere(1), int)
     assert_type(rendered("a", depth=2), list[str])
+    assert_type(asked("why", depth=2), dict[str, float])
     assert_type(runstate.take("search-api", units=2), dict[str, Any])
     with runstate.slots("browser", units=2) as lease:
         assert_type(lease.is_lost, bool)
     runstate.setup(slots={"browser": 3}, limits={"search-api": {"max": 60, "per": "minute"}})
+    runstate.setup(budgets={"model-usd": "5.00"})
     run = runstate.run("x", deadline=dt.datetime.now(dt.timezone.utc))
     assert_type(run, Run)
     assert_type(run.child(), Run)
