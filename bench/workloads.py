@@ -46,6 +46,12 @@ SELECT facts ->> 'messageId' AS message, facts ->> 'token' AS token FROM {schema
 SELECT * FROM {schema}.message_complete('{space}', :message::uuid, :token, '{{"n":1}}', {new_id}, NULL, NULL,
   NULL, {key} || '-done', {print});
 """
+SPEND = """\\set n :n + 1
+SELECT facts ->> 'reservationId' AS reservation FROM {schema}.budget_reserve('{space}', '{budget}'::uuid,
+  {new_id}, '{run}'::uuid, 'bench', 40, NULL, {key}, {print}) \\gset
+SELECT * FROM {schema}.budget_settle('{space}', '{budget}'::uuid, :reservation::uuid, 40, {key}, false,
+  {key} || '-done', {print});
+"""
 WAITING = "SELECT count(*) FROM runstate.queue_ready WHERE mailbox_id = $1::text::uuid"
 IN_JOURNAL = "SELECT count(*) FROM runstate.journal WHERE root_id = $1::text::uuid AND type = $2"
 
@@ -174,6 +180,38 @@ def admit(site: Site) -> Workload:
     )
 
 
+def spend(site: Site) -> Workload:
+    """All connections on one budget, whose row they lock in turn."""
+    place = Place(site, "spend")
+    settings = {"currency": "USD", "scale": 2, "limitMinor": str(10**18)}
+    budget = str(site.send("PUT", "/budgets/by-name/bench-spend", settings).raise_for_status().json()["id"])
+    done = (
+        "SELECT count(*) FROM runstate.budget_entries"
+        " WHERE budget_id = $1::text::uuid AND kind = 'settle' AND settled_change = 40"
+    )
+    return Workload(
+        "spend",
+        "reserve + settle over HTTP",
+        "reserve + settle by pgbench",
+        [
+            place.post(
+                f"/budgets/{budget}/reserve",
+                f'{{"scopeId":"{place.run}","holder":"bench","amountMinor":"40"}}',
+                '"ACTIVE"',
+            ),
+            place.post(
+                f"/budgets/{budget}/settle",
+                '{"reservationId":"%(reservationId)s","amountMinor":"40","workKey":"%(key)s"}',
+                '"SETTLED"',
+            ),
+        ],
+        place.script(SPEND, budget=budget),
+        1,
+        _nothing_to_prepare,
+        lambda: {"journal": place.journal("budget.settled"), "table": place.count(done, budget)},
+    )
+
+
 def _nothing_to_prepare(_seconds: int) -> None:
     return
 
@@ -200,4 +238,4 @@ def _fill(place: Place, mailbox: str, count: int) -> None:
     asyncio.run(fill())
 
 
-MAKERS = {"once": once, "submit": submit, "batch": batch, "admit": admit}
+MAKERS = {"once": once, "submit": submit, "batch": batch, "admit": admit, "spend": spend}
