@@ -7,6 +7,7 @@ import runstate
 from runstate import BudgetExceededError, ConfigError, ConflictError, NotFoundError, Runstate, StoppedError
 from tests.sdk.callers import together
 from tests.sdk.workers import working
+from tests.support.proxy import RoundRobin
 
 
 @pytest.fixture
@@ -242,3 +243,15 @@ def test_the_money_of_a_worker_that_dies_is_back_in_a_day(here, books, clock):
         leave.set()
         thread.join(30)
     assert books() == (0, 500, 0, 0)  # settled late, from what the budget had
+
+
+@pytest.mark.parametrize("lost", [b"/reserve", b"/settle", b"/void"])
+def test_a_reply_that_is_lost_costs_nothing_twice(here, books, lost):
+    with Runstate(**here.settings) as rs:
+        rs.budgets.ensure("usd", currency="USD", scale=2, limit="5")
+    with RoundRobin([int(here.url.rpartition(":")[2])]) as wire:
+        ask = here.run(base_url=wire.url).budget("usd", reserve="1", cost=lambda _: "0.75")(repr)
+        wire.drop_reply(lost)
+        assert ask("a") == "'a'"
+        assert wire.dropped.is_set()
+    assert books() == (0, 75, 425, 0)

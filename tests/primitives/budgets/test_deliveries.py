@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tests.support import database, spaces
+from tests.support.budgets import budget, reserved
+from tests.support.builders import ok, scope
 
 
 class Floor:
@@ -110,28 +112,46 @@ async def test_whoever_frees_money_wakes_those_who_wait_for_it(floor, clock):
     assert topic in swept["wake"]
 
 
-async def test_a_crowd_of_stale_reservations_is_written_off_in_steps_and_stands_in_nobody_s_way(
-    floor, api, clock, space, database_url
-):
-    """More than one call may write off: the view is right at once, and a reserve gets all that is due."""
-    from tests.support.budgets import budget, reserved
-    from tests.support.builders import in_seconds, ok, scope
+CROWD = """
+INSERT INTO runstate.budget_reservations (space_id, id, budget_id, scope_id, holder, reserved_minor, held,
+  state, settle_by, created_at)
+SELECT $1, gen_random_uuid(), $2::text::uuid, $3::text::uuid, 'crowd', 1, true, 'ACTIVE', $4, $4
+  FROM generate_series(1, 999)
+"""
+HELD = "UPDATE runstate.budgets SET reserved_minor = 999 WHERE space_id = $1 AND id = $2::text::uuid"
 
+
+async def test_a_crowd_of_stale_reservations_stands_in_nobody_s_way(floor, api, clock, space, database_url):
+    """One call may not write off all: the view is right at once, and a reserve gets all that is due."""
     money = budget(api, scope(api), 1000)
-    at = in_seconds(api, 60)
-    for _ in range(3):
-        reserved(api, money, 1, settleBy=at)
-    database.execute(
-        database_url,
-        "INSERT INTO runstate.budget_reservations (space_id, id, budget_id, scope_id, holder, reserved_minor,"
-        " held, state, settle_by, created_at) SELECT r.space_id, gen_random_uuid(), r.budget_id, r.scope_id,"
-        " r.holder, 1, true, 'ACTIVE', r.settle_by, r.created_at FROM runstate.budget_reservations r,"
-        f" generate_series(1, 332) WHERE r.budget_id = '{money.id}';"
-        f" UPDATE runstate.budgets SET reserved_minor = 999 WHERE id = '{money.id}'",
-    )
+    at = await floor.now() + timedelta(seconds=60)
+    database.execute(database_url, CROWD, space.id, money.id, money.scope, at)
+    database.execute(database_url, HELD, space.id, money.id)
     late = ok(money.view().send(api))["reservations"][500]["id"]
     clock.shift(61)
     assert ok(money.view().send(api))["availableMinor"] == "1000"
     assert ok(money.settle(late, 1).send(api))["state"] == "SETTLED"
     reserved(api, money, 999)
     assert ok(money.view().send(api))["reservedMinor"] == "999"
+    assert ok(money.entries(limit=500).send(api))["nextCursor"]
+
+
+async def test_a_delivery_gets_all_that_is_due_of_a_crowd_in_one_transaction(floor, clock, database_url):
+    at = await floor.now() + timedelta(seconds=60)
+    database.execute(database_url, CROWD, floor._space, str(floor.budget), str(floor.scope), at)
+    database.execute(database_url, HELD, floor._space, str(floor.budget))
+    clock.shift(61)
+    await floor.reserve_for(uuid.uuid4(), 1000)
+    reserved_now, settled, _ = await floor.view()
+    assert (reserved_now, settled) == (1000, 0)
+
+
+async def test_a_clock_that_steps_back_brings_nothing_back_to_life(floor, api, clock):
+    money = budget(api, scope(api), 1000)
+    it = reserved(api, money, 900, settleBy=(await floor.now() + timedelta(seconds=60)).isoformat())
+    clock.shift(61)
+    other = reserved(api, money, 1000)
+    clock.shift(-7200)
+    seen = ok(money.view().send(api))
+    assert (seen["reservedMinor"], seen["availableMinor"]) == ("1000", "0")
+    assert {r["id"]: r["state"] for r in seen["reservations"]} == {it: "STALE", other: "ACTIVE"}

@@ -28,7 +28,7 @@ LANGUAGE sql VOLATILE AS $$
     FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id
 $$;
 
--- What of it can be taken under the budget's row now: without what budget_stale has still to write off.
+-- What of it can be taken under the budget's row now: without what budget_write_off has still to write off.
 CREATE FUNCTION kernel.budget_free(p_space text, p_id uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT b.limit_minor - b.settled_minor - b.reserved_minor FROM runstate.budgets b
    WHERE b.space_id = p_space AND b.id = p_id
@@ -202,7 +202,7 @@ BEGIN
   END IF;
   PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id FOR NO KEY UPDATE;
   v_now := kernel.kernel_now();
-  SELECT s.wake INTO v_wake FROM kernel.budget_stale(p_space, p_id, NULL, v_now) s;
+  SELECT s.wake INTO v_wake FROM kernel.budget_write_off(p_space, p_id, NULL, v_now) s;
   SELECT b.name, b.limit_minor, b.settled_minor + b.reserved_minor INTO v_name, v_before, v_bound
     FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id;
   IF v_bound > p_limit AND kernel.budget_due(p_space, p_id, v_now) > 0 THEN

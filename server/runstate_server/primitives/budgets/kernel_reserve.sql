@@ -48,12 +48,16 @@ BEGIN
     || b.scale || ')' FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id));
 END $$;
 
--- Reserve what the budget has: its row is locked, its stale reservations are written off (budget_stale), it
--- has so much (budget_free), the scope is active. p_message: the delivery it is for.
+-- Reserve what the budget has: its row is locked, it has so much at p_now (budget_left), the scope is active.
+-- Of what stale reservations have still to give back, so many are written off as it takes.
+-- p_message: the delivery it is for.
 CREATE FUNCTION kernel.budget_reserve_locked(p_space text, p_id uuid, p_reservation uuid, p_scope uuid,
   p_holder text, p_amount bigint, p_settle_by timestamptz, p_message uuid, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+  WHILE p_amount > kernel.budget_free(p_space, p_id) LOOP
+    EXIT WHEN (SELECT w.count FROM kernel.budget_write_off(p_space, p_id, NULL, p_now) w) = 0;
+  END LOOP;
   INSERT INTO runstate.budget_reservations (space_id, id, budget_id, scope_id, message_id, holder,
     reserved_minor, held, state, settle_by, created_at)
   VALUES (p_space, p_reservation, p_id, p_scope, p_message, p_holder, p_amount, true, 'ACTIVE', p_settle_by,
@@ -93,7 +97,7 @@ BEGIN
   END IF;
   PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = p_id FOR NO KEY UPDATE;
   v_now := kernel.kernel_now();
-  SELECT s.wake INTO v_wake FROM kernel.budget_stale(p_space, p_id, NULL, v_now) s;
+  SELECT s.wake INTO v_wake FROM kernel.budget_write_off(p_space, p_id, NULL, v_now) s;
   v_reply := kernel.scope_refusal(p_space, p_scope, v_now);
   IF v_reply.changed IS NULL THEN
     v_reply := kernel.budget_refusal(p_space, p_id, p_amount, v_now);

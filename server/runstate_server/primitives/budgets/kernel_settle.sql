@@ -64,7 +64,7 @@ BEGIN
     RETURN v_reply;
   END IF;
   SELECT s.wake INTO v_wake
-    FROM kernel.budget_stale(p_space, p_id, p_reservation, kernel.kernel_now()) s;
+    FROM kernel.budget_write_off(p_space, p_id, p_reservation, kernel.kernel_now()) s;
   SELECT r.state INTO v_state FROM runstate.budget_reservations r
    WHERE r.space_id = p_space AND r.id = p_reservation;
   IF v_state IN ('SETTLED', 'VOIDED') THEN

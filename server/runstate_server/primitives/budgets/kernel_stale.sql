@@ -21,8 +21,8 @@ END $$;
 -- Write off the reservations of a budget that are past settleBy, p_first before all others, and a few hundred
 -- at most, so that no crowd of them takes longer than a statement may: what is left has budget_due. The
 -- budget's row is locked. Index: reservations_due_in_budget.
-CREATE FUNCTION kernel.budget_stale(p_space text, p_id uuid, p_first uuid, p_now timestamptz, OUT count int,
-  OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.budget_write_off(p_space text, p_id uuid, p_first uuid, p_now timestamptz,
+  OUT count int, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_most CONSTANT int := 300;
   v_hold boolean;
@@ -50,6 +50,12 @@ BEGIN
     wake := ARRAY[kernel.budget_topic(p_space, p_id)];
   END IF;
 END $$;
+
+-- The same for rooms that lock budgets by themselves. Returns the topics to wake.
+CREATE FUNCTION kernel.budget_stale(p_space text, p_id uuid, p_now timestamptz) RETURNS text[]
+LANGUAGE sql VOLATILE AS $$
+  SELECT w.wake FROM kernel.budget_write_off(p_space, p_id, NULL, p_now) w
+$$;
 
 -- What a call answers that needs money which is still to be written off: the server repeats it.
 CREATE FUNCTION kernel.budget_again(p_id uuid) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
@@ -80,7 +86,7 @@ BEGIN
       FOR NO KEY UPDATE SKIP LOCKED;
     CONTINUE WHEN NOT FOUND;
     SELECT s.count, s.wake INTO v_count, v_woken
-      FROM kernel.budget_stale(v_space, v_budget, NULL, kernel.kernel_now()) s;
+      FROM kernel.budget_write_off(v_space, v_budget, NULL, kernel.kernel_now()) s;
     count := count + v_count;
     wake := wake || v_woken;
   END LOOP;
