@@ -166,3 +166,40 @@ asyncio.run(main(), debug=True)
         with Python(program, env=here.environment) as cancelled:
             cancelled.end(within_s=30, silent=True)
         assert look(here) == (1, 0)
+
+
+def test_a_storm_of_cancellations_makes_no_noise(here):
+    program = """
+import asyncio, gc, logging, random
+import runstate
+
+logging.basicConfig(level=logging.WARNING)
+rng = random.Random(7)
+
+async def one(n):
+    if n % 3 == 0:
+        async with runstate.slots("browser", max=2, timeout=rng.choice([0, 0.05, 30])):
+            await asyncio.sleep(rng.uniform(0, 0.02))
+    elif n % 3 == 1:
+        async with runstate.AsyncRunstate() as rs:
+            pool = rs.scope(await runstate.arun_id()).pool("browser")
+            await pool.run(lambda lease: None, timeout_ms=rng.choice([0, 50, 30_000]))
+    else:
+        await runstate.atake("search", timeout=rng.choice([0, 0.05, 1]))
+
+async def main():
+    await runstate.asetup(slots={"browser": 2}, limits={"search": {"max": 3, "per": "second"}})
+    for _ in range(6):
+        tasks = [asyncio.ensure_future(one(n)) for n in range(20)]
+        await asyncio.sleep(rng.uniform(0, 0.3))
+        for each in rng.sample(tasks, 15):
+            each.cancel()
+        for each in await asyncio.gather(*tasks, return_exceptions=True):
+            assert each is None or isinstance(each, (asyncio.CancelledError, runstate.WaitTimeoutError)), each
+        gc.collect()
+
+asyncio.run(main(), debug=True)
+"""
+    with Python(program, env=here.environment) as storm:
+        storm.end(within_s=120, silent=True)
+    assert look(here) == (0, 0)
