@@ -1,5 +1,7 @@
 """Allowances: their windows, and those who wait for the next one."""
 
+import uuid
+
 import httpx
 
 from tests.promises.kinds import Make, Mutation, Shape
@@ -10,13 +12,13 @@ UNITS = "1..1000000000"
 WINDOW = "1..86400"
 
 
-def _free_name(client: httpx.Client) -> str:
-    """Of an allowance that is not there yet: rows make theirs anew each time."""
-    return f"allowance-{len(ok(Call('GET', '/allowances').send(client))['allowances'])}"
+def _free_name() -> str:
+    """Of one that is not there yet: rows make theirs anew each time, and many before any is sent."""
+    return f"allowance-{uuid.uuid4()}"
 
 
 def _allowance(client: httpx.Client, units: int = 2) -> Allowance:
-    return allowance(client, scope(client), units, name=_free_name(client))
+    return allowance(client, scope(client), units, name=_free_name())
 
 
 def _vast(client: httpx.Client) -> Allowance:
@@ -49,13 +51,13 @@ def _named(units: int | None) -> Make:
 
 
 def _new(client: httpx.Client) -> Call:
-    made = {"name": _free_name(client), "unitsLimit": 2, "windowSeconds": 60}
+    made = {"name": _free_name(), "unitsLimit": 2, "windowSeconds": 60}
     return Call("POST", "/allowances", made)
 
 
 def _new_by_name(client: httpx.Client) -> Call:
     sizes = {"unitsLimit": 2, "windowSeconds": 60}
-    return Call("PUT", f"/allowances/by-name/{_free_name(client)}", sizes)
+    return Call("PUT", f"/allowances/by-name/{_free_name()}", sizes)
 
 
 def _again(client: httpx.Client) -> Call:

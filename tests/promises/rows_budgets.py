@@ -1,5 +1,6 @@
 """Budgets: definitions, reservations, the ledger."""
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -10,17 +11,17 @@ from tests.support.budgets import Budget, budget, define, reserved
 from tests.support.builders import Call, ok, scope
 
 
-def _free_name(client: httpx.Client) -> str:
-    """Of a budget that is not there yet: rows make theirs anew each time."""
-    return f"budget-{len(ok(Call('GET', '/budgets').send(client))['budgets'])}"
+def _free_name() -> str:
+    """Of one that is not there yet: rows make theirs anew each time, and many before any is sent."""
+    return f"budget-{uuid.uuid4()}"
 
 
 def _budget(client: httpx.Client, minor: int = 1000) -> Budget:
-    return budget(client, scope(client), minor, _free_name(client))
+    return budget(client, scope(client), minor, _free_name())
 
 
 def _new(client: httpx.Client) -> Call:
-    return define(1000, _free_name(client))
+    return define(1000, _free_name())
 
 
 def _by_name(name: str, **settings: Any) -> Call:
@@ -28,7 +29,7 @@ def _by_name(name: str, **settings: Any) -> Call:
 
 
 def _new_by_name(client: httpx.Client) -> Call:
-    return _by_name(_free_name(client), currency="USD", scale=2, limitMinor="1000")
+    return _by_name(_free_name(), currency="USD", scale=2, limitMinor="1000")
 
 
 def _named(**settings: Any) -> Make:

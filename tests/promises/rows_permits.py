@@ -1,5 +1,6 @@
 """Permits: pools, their grants, their waiters."""
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +13,13 @@ from tests.support.permits import Pool, leave, look, pool, release, renew
 UNITS = "1..1000000000"
 
 
-def _free_name(client: httpx.Client) -> str:
-    """Of a pool that is not there yet: rows make theirs anew each time."""
-    return f"pool-{len(ok(Call('GET', '/permits').send(client))['permits'])}"
+def _free_name() -> str:
+    """Of one that is not there yet: rows make theirs anew each time, and many before any is sent."""
+    return f"pool-{uuid.uuid4()}"
 
 
 def _pool(client: httpx.Client, units: int = 2) -> Pool:
-    return pool(client, scope(client), units, _free_name(client))
+    return pool(client, scope(client), units, _free_name())
 
 
 def _vast(client: httpx.Client) -> Pool:
@@ -70,11 +71,11 @@ def _named(units: int | None) -> Make:
 
 
 def _new(client: httpx.Client) -> Call:
-    return Call("POST", "/permits", {"name": _free_name(client), "units": 2})
+    return Call("POST", "/permits", {"name": _free_name(), "units": 2})
 
 
 def _new_by_name(client: httpx.Client) -> Call:
-    return Call("PUT", f"/permits/by-name/{_free_name(client)}", {"units": 2})
+    return Call("PUT", f"/permits/by-name/{_free_name()}", {"units": 2})
 
 
 def _again(client: httpx.Client) -> Call:
