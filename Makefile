@@ -10,7 +10,7 @@ OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue chaos-database bench bench-fetch bench-ops bench-sequencer soak requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue chaos-database bench bench-fetch bench-admit bench-ops bench-sequencer soak requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench: $(INSTALLED) ## once, submit, batch, admit + complete beside pgbench on t
 
 bench-fetch: $(INSTALLED) ## how long a fetch takes with 1,000 to 1,000,000 waiting; ARGS="--million 100000"
 	@exec $(PY) -m bench.fetch_depth $(ARGS)
+
+bench-admit: $(INSTALLED) ## how long an admission with needs takes, behind up to 100,000 blocked tasks; ARGS="--many 10000"
+	@exec $(PY) -m bench.admit_depth $(ARGS)
 
 bench-ops: $(INSTALLED) ## how long reports and lists take, with 1,000 and 100,000 of each kind behind them
 	@exec $(PY) -m bench.ops_depth $(ARGS)

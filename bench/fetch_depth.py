@@ -40,13 +40,14 @@ class Queue:
     schema: str = field(default_factory=lambda: install.schema_name(test_clock=True))
 
     async def make(self) -> None:
-        self.mailbox = await self._made("mailbox_create", uuid.uuid4(), "bench", None, None, None)
-        self.root = await self._made("scope_create", uuid.uuid4(), None, None, None, 100, 32)
-        self.beside = await self._made("scope_create", uuid.uuid4(), None, self.root, None, 100, 32)
+        self.mailbox = await self.made("mailbox_create", uuid.uuid4(), "bench", None, None, None, None)
+        self.root = await self.made("scope_create", uuid.uuid4(), None, None, None, 100, 32)
+        self.beside = await self.made("scope_create", uuid.uuid4(), None, self.root, None, 100, 32)
         self.backlog = Backlog(self.connection, self.schema, self.space_id, self.mailbox)
         await self.fetch_ms(5)  # plans are made while the tables are empty
 
-    async def _made(self, function: str, *args: Any) -> str:
+    async def made(self, function: str, *args: Any) -> str:
+        """Call a kernel function that makes something; returns its id."""
         places = ", ".join(f"${i + 2}" for i in range(len(args)))
         sql = f"SELECT facts FROM {self.schema}.{function}($1, {places}, NULL, NULL)"
         return str(json.loads(await self.connection.fetchval(sql, self.space_id, *args))["id"])
@@ -55,7 +56,7 @@ class Queue:
         """The median of so many fetches; what is delivered is completed outside the measurement."""
         take = await self.connection.prepare(
             f"SELECT status, facts FROM {self.schema}.message_take($1, $2::text::uuid, $3::text::uuid, $4,"
-            " 'message', 'bench', 'bench', 3600, $5, NULL, NULL)"
+            " 'message', 'bench', 'bench', 3600, $5, '{}'::text[], 0, NULL, NULL)"
         )
         done = await self.connection.prepare(
             f"SELECT code FROM {self.schema}.message_complete($1, $2::text::uuid, $3, NULL,"

@@ -37,12 +37,13 @@ SELECT * FROM {schema}.task_submit('{space}', ARRAY(SELECT {new_id} FROM generat
   ARRAY(SELECT {key} || '-' || i FROM generate_series(1, {size}) i),
   array_fill('{{"n":1}}'::text, ARRAY[{size}]), array_fill(NULL::timestamptz, ARRAY[{size}]),
   array_fill(0, ARRAY[{size}]), array_fill(0::float8, ARRAY[{size}]),
-  array_fill(NULL::text, ARRAY[{size}]), array_fill(NULL::text, ARRAY[{size}]), {size} = 1, {key}, {print});
+  array_fill(NULL::text, ARRAY[{size}]), array_fill(NULL::text, ARRAY[{size}]),
+  array_fill(NULL::text, ARRAY[{size}]), {size} = 1, {key}, {print});
 """
 ADMIT = """\\set n :n + 1
 SELECT facts ->> 'messageId' AS message, facts ->> 'token' AS token FROM {schema}.message_take('{space}',
-  '{mailbox}'::uuid, '{run}'::uuid, false, 'task', 'bench', 'bench', {lease_s}, ARRAY[md5({key})], {key},
-  {print}) \\gset
+  '{mailbox}'::uuid, '{run}'::uuid, false, 'task', 'bench', 'bench', {lease_s}, ARRAY[md5({key})],
+  '{{}}'::text[], 0, {key}, {print}) \\gset
 SELECT * FROM {schema}.message_complete('{space}', :message::uuid, :token, '{{"n":1}}', {new_id}, NULL, NULL,
   NULL, {key} || '-done', {print});
 """

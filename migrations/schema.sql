@@ -187,6 +187,7 @@ CREATE TABLE runstate.grants (
     ended text,
     ended_at timestamp with time zone,
     created_at timestamp with time zone NOT NULL,
+    message_id uuid,
     CONSTRAINT ended_has_time CHECK (((ended IS NULL) = (ended_at IS NULL))),
     CONSTRAINT ended_known CHECK ((ended = ANY (ARRAY['RELEASED'::text, 'LAPSED'::text]))),
     CONSTRAINT units_are_positive CHECK ((units > 0))
@@ -283,6 +284,39 @@ CREATE TABLE runstate.journal_heads (
 )
 WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
+-- Name: lane_waits; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.lane_waits (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    resource_id uuid NOT NULL,
+    mailbox_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    lane integer NOT NULL,
+    kind integer NOT NULL,
+    units bigint NOT NULL,
+    seq bigint NOT NULL,
+    scope_id uuid NOT NULL,
+    holder text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    ready_at timestamp with time zone NOT NULL,
+    blocked_at timestamp with time zone NOT NULL,
+    holds boolean NOT NULL,
+    wake text NOT NULL,
+    seen_until timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50');
+
+-- Name: lanes; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.lanes (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    lane integer NOT NULL,
+    kinds integer[] NOT NULL,
+    resources uuid[] NOT NULL,
+    CONSTRAINT lane_has_needs CHECK ((lane >= 2)),
+    CONSTRAINT needs_aligned CHECK ((cardinality(kinds) = cardinality(resources)))
+);
+
 -- Name: line_waiters; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.line_waiters (
@@ -319,6 +353,9 @@ CREATE TABLE runstate.mailboxes (
     backlog_limit integer,
     max_attempts smallint NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    requirements text,
+    lane integer,
+    need bigint[],
     CONSTRAINT backlog_limit_counts CHECK ((backlog_limit >= 1)),
     CONSTRAINT max_attempts_bounded CHECK (((max_attempts >= 1) AND (max_attempts <= 100))),
     CONSTRAINT mode_known CHECK ((mode = ANY (ARRAY['WORK'::text, 'INBOX'::text])))
@@ -347,6 +384,9 @@ CREATE TABLE runstate.messages (
     started_at timestamp with time zone,
     finished_at timestamp with time zone,
     work_limit_id uuid,
+    requirements text,
+    lane integer DEFAULT 0 NOT NULL,
+    need bigint[],
     CONSTRAINT attempt_counts CHECK ((attempt >= 0)),
     CONSTRAINT ended_has_time CHECK (((ended IS NULL) = (finished_at IS NULL))),
     CONSTRAINT ended_known CHECK ((ended = ANY (ARRAY['ACKED'::text, 'DEAD'::text, 'EXPIRED'::text, 'CANCELLED'::text]))),
@@ -447,7 +487,7 @@ CREATE TABLE runstate.queue_lanes (
     space_id text NOT NULL COLLATE pg_catalog."C",
     a0 uuid NOT NULL,
     mailbox_id uuid NOT NULL,
-    lane smallint NOT NULL,
+    lane integer NOT NULL,
     rank smallint NOT NULL
 );
 
@@ -461,7 +501,7 @@ CREATE TABLE runstate.queue_leased (
     a0 uuid NOT NULL,
     a1 uuid,
     a2 uuid,
-    lane smallint NOT NULL,
+    lane integer NOT NULL,
     rank smallint NOT NULL,
     deadline timestamp with time zone,
     attempt smallint NOT NULL,
@@ -487,14 +527,15 @@ CREATE TABLE runstate.queue_ready (
     a0 uuid NOT NULL,
     a1 uuid,
     a2 uuid,
-    lane smallint NOT NULL,
+    lane integer NOT NULL,
     rank smallint NOT NULL,
     available_at timestamp with time zone NOT NULL,
     deadline timestamp with time zone,
     attempt smallint NOT NULL,
     message_id uuid NOT NULL,
     started_at timestamp with time zone,
-    deliverable boolean NOT NULL
+    deliverable boolean NOT NULL,
+    need bigint[]
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
 
@@ -702,6 +743,16 @@ ALTER TABLE ONLY runstate.journal_heads
 ALTER TABLE ONLY runstate.journal
     ADD CONSTRAINT journal_pkey PRIMARY KEY (space_id, num, day);
 
+-- Name: lane_waits lane_waits_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.lane_waits
+    ADD CONSTRAINT lane_waits_pkey PRIMARY KEY (space_id, resource_id, mailbox_id, root_id, lane);
+
+-- Name: lanes lanes_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.lanes
+    ADD CONSTRAINT lanes_pkey PRIMARY KEY (space_id, lane);
+
 -- Name: line_waiters line_waiters_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.line_waiters
@@ -847,6 +898,10 @@ CREATE INDEX grants_due ON runstate.grants USING btree (due_at) WHERE (ended IS 
 
 CREATE INDEX grants_observed ON runstate.grants USING btree (pool_id, ended_at) WHERE (observation IS NOT NULL);
 
+-- Name: grants_of_message; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX grants_of_message ON runstate.grants USING btree (message_id) WHERE ((message_id IS NOT NULL) AND (ended IS NULL));
+
 -- Name: grants_of_pool; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX grants_of_pool ON runstate.grants USING btree (pool_id, due_at) WHERE (ended IS NULL);
@@ -858,6 +913,22 @@ CREATE INDEX journal_aggregate ON ONLY runstate.journal USING btree (aggregate_i
 -- Name: journal_run; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX journal_run ON ONLY runstate.journal USING btree (root_id, num);
+
+-- Name: lane_waits_lane; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX lane_waits_lane ON runstate.lane_waits USING btree (mailbox_id, root_id, lane);
+
+-- Name: lane_waits_line; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX lane_waits_line ON runstate.lane_waits USING btree (resource_id);
+
+-- Name: lane_waits_over; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX lane_waits_over ON runstate.lane_waits USING btree (seen_until);
+
+-- Name: lanes_resources; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX lanes_resources ON runstate.lanes USING btree (resources, kinds, space_id);
 
 -- Name: leased_deadline; Type: INDEX; Schema: runstate; Owner: -
 

@@ -79,6 +79,8 @@ def settled(route, case, ids):
         case.body = whole(case.body)
         if route.path.endswith(("/acquire", "/wait", "/consume")) and "units" in case.body:
             case.body["units"] = 1
+        for task in case.body.get("tasks", [case.body]):
+            named_once(task.get("requirements") or {})
     for place in route.places:
         if place.name in {"waitMs", "waitSeconds"}:
             {"query": case.query, "body": case.body}[place.where][place.name] = 0
@@ -89,6 +91,13 @@ def settled(route, case, ids):
         if isinstance(container, dict) and container.get(place.at[-1]) is not None:
             container[place.at[-1]] = ids[kind_of(place.name)]
     return case
+
+
+def named_once(requirements):
+    """Each name once in its list, which a schema cannot say."""
+    for kind, needs in requirements.items():
+        if isinstance(needs, list):
+            requirements[kind] = list({need["name"]: need for need in needs}.values())
 
 
 def cases(operation, schema):

@@ -51,7 +51,12 @@ MUTATIONS = [
     ),
 ]
 
-_SETTINGS = {"mode": "mode", "backlogLimit": "1..1000000000", "maxAttempts": "1..100"}
+_SETTINGS = {
+    "mode": "mode",
+    "backlogLimit": "1..1000000000",
+    "maxAttempts": "1..100",
+    "requirements": "needs",
+}
 
 SHAPES = [
     Shape(

@@ -165,6 +165,7 @@ SHAPES = [
             "priority": "-100..100",
             "delaySeconds": "delay",
             "workLimit": "name of a limit",
+            "requirements": "needs",
         },
         frozenset({"scopeId", "mailboxId", "taskKey"}),
         shows=lambda _, told: view(told["taskId"]),

@@ -61,6 +61,20 @@ NO_MINOR = [
     *(f'"{2**63}"', f'"{"9" * 400}"'),
 ]
 
+# What is required: lists of so many at most, each name once, whole units, amounts of money.
+UNITS = {"name": "x", "units": 1}
+MONEY = {"name": "x", "reserveMinor": "1"}
+NO_NEEDS = NO_OBJECT + within(
+    {
+        "pools": ["{}", "[null]", "[{}]", json.dumps([UNITS] * 2), json.dumps([UNITS] * 5)]
+        + [f"[{text}]" for text in within({"name": ['""', "5"], "units": whole(1, 10**9)}, but=UNITS)],
+        "quotas": ["{}", json.dumps([UNITS] * 5)],
+        "budgets": ["{}", json.dumps([MONEY] * 3)]
+        + [f"[{text}]" for text in within({"name": ['""'], "reserveMinor": [*NO_MINOR, '"0"']}, but=MONEY)],
+        "surprise": ["1"],
+    }
+)
+
 # Per kind: JSON texts that are refused.
 BAD = {
     "id": NO_ID,
@@ -87,6 +101,7 @@ BAD = {
     "1..1000000000": whole(1, 1_000_000_000),
     "-100..100": whole(-100, 100),
     "0..30000": whole(0, 30_000),
+    "needs": NO_NEEDS,
     "result": NO_OBJECT
     + within(
         {"payload": NO_JSON, "mailboxId": NO_ID, "scopeId": NO_ID, "workKey": NO_KEY, "surprise": ["1"]}
@@ -117,6 +132,7 @@ GOOD = {
     "1..1000000000": ["1", "1000000000"],
     "-100..100": ["-100", "-0", "0", "100"],
     "0..30000": ["0", "-0", "30000"],
+    "needs": ["{}", '{"pools":null}', '{"pools":[],"quotas":[],"budgets":[]}'],
     "result": ["{}", '{"payload":null}', '{"workKey":"x"}', '{"mailboxId":null,"scopeId":null}'],
 }
 # Per kind: texts of a query that are refused.

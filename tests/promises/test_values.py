@@ -181,7 +181,7 @@ def test_a_body_that_is_no_object_of_the_route_is_refused(residents, calls, rout
 @pytest.mark.parametrize("route", [r for r in routes() if not r.reads], ids=str)
 def test_an_empty_body_is_an_empty_object_whatever_it_is_called(residents, calls, route):
     call = calls(route)
-    if not any(place.required for place in route.places if place.where == "body"):
+    if not any(p.required and len(p.at) == 1 for p in route.places if p.where == "body"):
         return  # it would succeed: tests/contract/test_wire.py
     told = {
         refused(residents.send_body(route, call, content, **{"Content-Type": kind}), "VALIDATION_FAILED")

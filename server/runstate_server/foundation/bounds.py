@@ -40,6 +40,8 @@ backlog_max: Final = 1_000_000_000
 
 # Permits
 units_max: Final = 1_000_000_000
+needs_units_max: Final = 4  # pools, or allowances, of one task
+needs_money_max: Final = 2
 window_s_max: Final = 86_400
 cooldown_s_max: Final = 86_400.0
 ttl_s_default: Final = 60

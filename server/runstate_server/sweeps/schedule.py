@@ -27,5 +27,6 @@ def sweeps() -> tuple[Sweep, ...]:
         Sweep("scope_sweep", 100),
         Sweep("scope_tidy_sweep", 500),
         Sweep("waits_sweep", 500, every=60),
+        Sweep("places_sweep", 500, every=60),
         Sweep("idempotency_sweep", 1, every=600),
     )

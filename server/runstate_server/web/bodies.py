@@ -7,7 +7,7 @@ tokens, escapes and key order survive.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NoReturn, get_args
@@ -192,14 +192,20 @@ def _list(text: str, at: int, kind: type[Any], name: str) -> tuple[list[Any], in
 
 @cache
 def _opaque(model: type[BaseModel]) -> Mapping[str, type[Any]]:
-    """Which members of a body are user JSON, and which are objects that hold some."""
+    """Which members of a body are user JSON, and which are objects, or lists of objects, of a model."""
     found: dict[str, type[Any]] = {}
     for name, field in model.model_fields.items():
-        inner = [a for k in get_args(field.annotation) for a in (k, *get_args(k))]
-        for kind in (field.annotation, *inner):
+        for kind in _kinds(field.annotation):
             if kind is UserJson or (isinstance(kind, type) and issubclass(kind, BaseModel)):
                 found[field.alias or name] = kind
     return found
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """A type and all that it is made of."""
+    yield annotation
+    for inner in get_args(annotation):
+        yield from _kinds(inner)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def test_more_than_a_page_of_mailboxes_are_all_listed_without_a_limit(
     database.fetch(
         database_url,
         f"SELECT count(*) FROM generate_series(1, 1100) i, LATERAL {kernel_schema}.mailbox_create($1,"
-        " gen_random_uuid(), 'box ' || i, NULL, NULL, NULL, NULL, NULL) r",
+        " gen_random_uuid(), 'box ' || i, NULL, NULL, NULL, NULL, NULL, NULL) r",
         space.id,
     )
     page = ok(api.get("/mailboxes"))

@@ -65,7 +65,7 @@ class World:
         return uuid.UUID(made.facts["id"])
 
     async def mailbox(self, name: str, *, mode: str = "WORK", limit: int | None = None) -> uuid.UUID:
-        made = await self.call("mailbox_create", uuid.uuid4(), name, mode, limit, ATTEMPTS_MAX)
+        made = await self.call("mailbox_create", uuid.uuid4(), name, mode, limit, ATTEMPTS_MAX, None)
         return uuid.UUID(made.facts["id"])
 
     async def call(self, function: str, *args: Any) -> Reply:
@@ -140,6 +140,7 @@ class Storm:
             [c.choice([0.0, 0.0, 0.05]) for _ in range(count)],
             [None] * count,
             [None] * count,
+            [None] * count,
             False,
         )
         if self.noted(reply):
@@ -169,7 +170,9 @@ class Storm:
         return await self._take(box, root, "message", [uuid.uuid4().hex], below=True, faithful=True)
 
     async def _take(self, box: Any, where: Any, form: str, tokens: list[str], *, below: bool, faithful: bool):
-        reply = await self.world.call("message_take", box, where, below, form, "h", "s", LEASE_S, tokens)
+        reply = await self.world.call(
+            "message_take", box, where, below, form, "h", "s", LEASE_S, tokens, [], 0.0
+        )
         if not self.noted(reply) or reply.status == 204:
             return 0
         facts = reply.facts

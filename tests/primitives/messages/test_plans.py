@@ -18,6 +18,7 @@ from tests.primitives.messages.storm import Storm, World, kernel
 from tests.support import database, spaces
 from tests.support.backlog import Backlog
 from tests.support.clock import Clock
+from tests.support.needs import needs
 
 MANY = 20_000
 HEADS = {-1: "ready_scope", 0: "ready_run", 1: "ready_a1", 2: "ready_a2", 3: "ready_scope"}
@@ -56,7 +57,7 @@ class Queue:
         self._connection, self._schema, self._space = connection, schema, space_id
 
     async def make(self):
-        made = await self._call("mailbox_create", uuid.uuid4(), "m", None, None, None, None, None)
+        made = await self._call("mailbox_create", uuid.uuid4(), "m", None, None, None, None, None, None)
         self.box = made["id"]
         self.chain, self.siblings = [], []
         for _ in range(4):
@@ -76,6 +77,17 @@ class Queue:
         assert row["code"] is None, row
         return json.loads(row["facts"])
 
+    async def pool(self, name):
+        """The id of a pool."""
+        return await self._connection.fetchval("SELECT id FROM runstate.pools WHERE name = $1", name)
+
+    async def lend(self, pool):
+        """Take the one unit that a pool has."""
+        run = self.chain[0]
+        await self._call(
+            "permit_acquire", pool, run, uuid.uuid4(), 1, "h", "s", 3600.0, None, "t", None, None
+        )
+
     async def take(self, level, *, form="message", count=1, lease_s=60.0):
         """Fetch from the scope at that depth of the chain with its descendants; -1: from the deepest alone.
         Returns what was delivered and what was read: {index or table: (scans, entries)}."""
@@ -84,7 +96,19 @@ class Queue:
         async with self._connection.transaction():
             before = await self._counters()
             facts = await self._call(
-                "message_take", self.box, where, level >= 0, form, "h", "s", lease_s, tokens, None, None
+                "message_take",
+                self.box,
+                where,
+                level >= 0,
+                form,
+                "h",
+                "s",
+                lease_s,
+                tokens,
+                [uuid.uuid4().hex for _ in range(4 * count)],
+                0.0,
+                None,
+                None,
             )
             after = await self._counters()
         return facts, {name: now - before.get(name, Read()) for name, now in after.items()}
@@ -187,6 +211,23 @@ async def test_lapsed_deliveries_are_found_by_when_they_are_due(queue, fresh_dat
     facts, read = await queue.take(0)
     assert (facts["message"]["id"], facts["message"]["attempt"]) == (first["message"]["id"], 2)
     assert sum(entries(read, "leased_").values()) <= 20
+
+
+async def test_a_crowd_of_blocked_tasks_is_not_read_for_one_that_can_run(queue):
+    """Of each lane the head is looked at, however many stand behind it."""
+    for name in ("full", "free"):
+        await queue._call("pool_create", uuid.uuid4(), name, 1_000, None, None)
+    held = await queue.pool("full")
+    await queue._call("pool_resize", held, 1, None, None)
+    await queue.take(0, form="task")  # plans are made while the tables are empty
+    await queue.lend(held)
+    await queue.backlog.fill(queue.chain[3], MANY, needs=needs({"full": 1}))
+    await queue.backlog.fill(queue.chain[3], 20, needs=needs({"free": 1}))
+    for level in HEADS:
+        facts, read = await queue.take(level, form="task")
+        assert facts["grants"][0]["permit"] == "free"
+        nothing_was_read_whole(read)
+        assert sum(entries(read).values()) <= 60
 
 
 # What the planner makes of empty tables is kept by every connection until somebody analyses them

@@ -178,7 +178,7 @@ async def test_a_head_that_another_fetch_looks_at_and_leaves_is_not_missed(
     message = sent(api, box)
     made = submitted(api, box)
     take = f"""SELECT * FROM {kernel_schema}.message_take($1, $2::text::uuid, $3::text::uuid, false,
-      'message', 'h', 's', 60, ARRAY['t'], NULL, NULL)"""
+      'message', 'h', 's', 60, ARRAY['t'], '{{}}', 0, NULL, NULL)"""
     space_id = str(api.base_url).rstrip("/").rpartition("/")[2]
     async with races.holding(database_url, take, space_id, box.id, box.scope):
         assert taken(api, box.recv()).id == made
@@ -222,6 +222,8 @@ async def test_inboxes_that_answer_each_other_never_wait_in_a_circle(fresh_datab
                 "s",
                 60.0,
                 [token := uuid.uuid4().hex],
+                [],
+                0.0,
             )
             if reply.status == 200:
                 message = uuid.UUID(reply.facts["message"]["id"])

@@ -79,7 +79,9 @@ class World:
         return json.loads(await connection.fetchval(sql, space, uuid.uuid4(), parent))["id"]
 
     async def box(self, connection, space):
-        sql = f"SELECT facts FROM {self.schema}.mailbox_create($1, $2, 'm', NULL, NULL, NULL, NULL, NULL)"
+        sql = (
+            f"SELECT facts FROM {self.schema}.mailbox_create($1, $2, 'm', NULL, NULL, NULL, NULL, NULL, NULL)"
+        )
         made = json.loads(await connection.fetchval(sql, space, uuid.uuid4()))["id"]
         return Backlog(connection, self.schema, space, made)
 

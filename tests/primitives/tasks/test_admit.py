@@ -114,7 +114,3 @@ def test_what_does_not_exist_is_not_found(api, box):
     for change in ({"scopeId": unknown}, {"scopeId": "x"}):
         refused(box.recv(**change).send(api), "NOT_FOUND")
         refused(box.send(**change).send(api), "NOT_FOUND")
-
-
-def test_requirements_are_a_field_that_this_version_does_not_know(api, box):
-    assert "requirements" in refused(box.submit(requirements={}).send(api), "VALIDATION_FAILED")

@@ -35,10 +35,11 @@ async def test_a_submit_reads_what_is_unfinished_and_little_more(template, kerne
         space = spaces.create(url)
         facts = {"space": space.id, "scope": SCOPE, "limit": LIMIT, "box": BOX, "most": most}
         database.execute(url, FILL.format(**facts, many=MANY, outstanding=OUTSTANDING))
-        args = [[uuid.uuid4()], [SCOPE], [BOX], ["new"], ["1"], [None], [0], [0.0], [None], ["w"], True]
+        args = [[uuid.uuid4()], [SCOPE], [BOX], ["new"], ["1"], [None], [0], [0.0], [None], ["w"], [None]]
+        args.append(True)
         async with database.connected(url) as connection:
             rows = await read_by(connection, kernel_schema, "task_submit", [space.id, *args, None, None])
-            places = ", ".join(f"${n}" for n in range(1, 15))
+            places = ", ".join(f"${n}" for n in range(1, 16))
             call = f"SELECT code FROM {kernel_schema}.task_submit({places})"
             assert (await connection.fetchval(call, space.id, *args, None, None) is None) == fits
     assert not [row["name"] for row in rows if row["is_table"] and row["name"] not in SMALL], "read whole"

@@ -40,8 +40,8 @@ BEGIN
   LOOP
     SELECT n.units_limit, n.units_limit - n.consumed, n.cooldown_until IS NOT NULL
       INTO v_limit, v_left, v_cooling FROM kernel.allowance_now(p_space, p_id, p_now) n;
-    SELECT h.id, h.units, h.gone INTO v_waiter, v_units, v_gone
-      FROM kernel.line_head(p_space, p_id, v_limit, p_now) h;
+    SELECT h.id, h.units, h.gone, v_left - kernel.line_holds(p_space, p_id, h.since, p_now)
+      INTO v_waiter, v_units, v_gone, v_left FROM kernel.line_head(p_space, p_id, v_limit, p_now) h;
     EXIT WHEN v_waiter IS NULL OR (v_gone IS NULL AND (v_cooling OR v_units > v_left));
     IF v_gone IS NOT NULL THEN
       v_wake := v_wake || kernel.waiter_end(p_space, v_waiter, v_gone, NULL, p_now);
@@ -55,14 +55,27 @@ BEGIN
   END LOOP;
   UPDATE runstate.allowances a SET waited = v_waiter IS NOT NULL
    WHERE a.space_id = p_space AND a.id = p_id AND a.waited <> (v_waiter IS NOT NULL);
-  RETURN v_wake;
+  RETURN v_wake || (SELECT kernel.line_wakes(p_space, p_id, n.units_limit - n.consumed, p_now)
+    FROM kernel.allowance_now(p_space, p_id, p_now) n WHERE n.cooldown_until IS NULL);
 END $$;
+
+-- What an allowance has for one who stands in its line since p_since: less what those before him keep.
+-- Nothing during a cooldown, and while one who waits stands before him.
+CREATE FUNCTION kernel.allowance_left(p_space text, p_id uuid, p_since timestamptz, p_now timestamptz)
+RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT CASE WHEN n.cooldown_until IS NOT NULL
+        OR (h.id IS NOT NULL AND h.gone IS NULL AND h.since <= p_since) THEN 0
+      ELSE n.units_limit - n.consumed - kernel.line_holds(p_space, p_id, p_since, p_now) END
+    FROM kernel.allowance_now(p_space, p_id, p_now) n
+   CROSS JOIN LATERAL kernel.line_head(p_space, p_id, n.units_limit, p_now) h
+$$;
 
 -- When time alone gives the head of the line its units: at the turn of the window, or when a cooldown is
 -- over. Null: nobody waits.
 CREATE FUNCTION kernel.allowance_opens(p_space text, p_id uuid, p_now timestamptz) RETURNS timestamptz
 LANGUAGE sql VOLATILE AS $$
-  SELECT CASE WHEN h.units <= n.units_limit - n.consumed THEN COALESCE(n.cooldown_until, p_now)
+  SELECT CASE WHEN h.units <= n.units_limit - n.consumed
+        - kernel.line_holds(p_space, p_id, h.since, p_now) THEN COALESCE(n.cooldown_until, p_now)
       ELSE GREATEST(n.cooldown_until, n.window_end) END
     FROM kernel.allowance_now(p_space, p_id, p_now) n
    CROSS JOIN LATERAL kernel.line_head(p_space, p_id, n.units_limit, p_now) h
@@ -94,7 +107,7 @@ DECLARE
   v_left bigint;
   v_end timestamptz;
   v_cooldown timestamptz;
-  v_line bigint := kernel.line_length(p_space, p_id, p_now);
+  v_line bigint := kernel.line_length(p_space, p_id, p_now) + kernel.line_holders(p_space, p_id, p_now);
   v_reply kernel.reply;
 BEGIN
   SELECT n.name, n.units_limit, n.units_limit - n.consumed, n.window_end, n.cooldown_until

@@ -234,3 +234,10 @@ BEGIN
    WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL AND r.state = 'ACTIVE'
      AND r.settle_by IS NULL;
 END $$;
+
+-- The open reservations of a delivery.
+CREATE FUNCTION kernel.reservations_of(p_space text, p_message uuid) RETURNS json LANGUAGE sql VOLATILE AS $$
+  SELECT COALESCE(pg_catalog.json_agg(r.id ORDER BY r.budget_id), '[]'::json)
+    FROM runstate.budget_reservations r
+   WHERE r.message_id = p_message AND r.space_id = p_space AND r.ended_at IS NULL
+$$;

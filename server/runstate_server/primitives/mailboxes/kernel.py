@@ -15,9 +15,11 @@ async def create(
     mode: str | None,
     backlog_limit: int | None,
     max_attempts: int | None,
+    requirements: str | None,
     idempotency: Idempotency | None,
 ) -> Reply:
-    """Refuses: CONFLICT (the name exists). Returns: the view."""
+    """Refuses: CONFLICT (the name exists), NOT_FOUND and VALIDATION_FAILED (requirements). Returns: the
+    view."""
     return await kernel.call(
         "mailbox_create",
         caller.space_id,
@@ -26,6 +28,7 @@ async def create(
         mode,
         backlog_limit,
         max_attempts,
+        requirements,
         idempotency=idempotency,
     )
 
@@ -39,11 +42,12 @@ async def ensure(
     mode: str | None,
     backlog_limit: int | None,
     max_attempts: int | None,
+    requirements: str | None,
     idempotency: Idempotency | None,
 ) -> Reply:
     """Find a mailbox by name; create it, or change the settings that are given.
-    Refuses: CONFLICT (another mode), FORBIDDEN (settings to write without `resource_config`). Returns: the
-    view."""
+    Refuses: CONFLICT (another mode), FORBIDDEN (settings to write without `resource_config`), NOT_FOUND and
+    VALIDATION_FAILED (requirements). Returns: the view."""
     return await kernel.call(
         "mailbox_ensure",
         caller.space_id,
@@ -52,6 +56,7 @@ async def ensure(
         mode,
         backlog_limit,
         max_attempts,
+        requirements,
         caller.may(Permission.RESOURCE_CONFIG),
         idempotency=idempotency,
     )

@@ -21,7 +21,7 @@ router = exchange.room("/mailboxes", "mailboxes")
     status_code=201,
     response_model=schemas.MailboxView,
     openapi_extra=exchange.needs(Permission.RESOURCE_CONFIG),
-    responses=replies.documented(Code.CONFLICT, Code.IDEMPOTENCY_CONFLICT),
+    responses=replies.documented(Code.NOT_FOUND, Code.CONFLICT, Code.IDEMPOTENCY_CONFLICT),
 )
 async def create(body: schemas.MailboxIn, x: Exchange = Current) -> Response:
     """A new mailbox; an existing name is CONFLICT."""
@@ -33,6 +33,7 @@ async def create(body: schemas.MailboxIn, x: Exchange = Current) -> Response:
         mode=body.mode,
         backlog_limit=body.backlog_limit,
         max_attempts=body.max_attempts,
+        requirements=None if body.requirements is None else body.requirements.text,
         idempotency=x.idempotency,
     )
     return replies.answer(reply)
@@ -63,7 +64,7 @@ async def page(
     "/by-name/{name}",
     response_model=schemas.MailboxView,
     openapi_extra=exchange.needs(Permission.RUNTIME, Permission.RESOURCE_CONFIG),
-    responses=replies.documented(Code.CONFLICT, Code.IDEMPOTENCY_CONFLICT),
+    responses=replies.documented(Code.NOT_FOUND, Code.CONFLICT, Code.IDEMPOTENCY_CONFLICT),
 )
 async def ensure(name: str, body: schemas.SettingsIn, x: Exchange = Current) -> Response:
     """Find the mailbox of this name; create it, or change the settings that are given. Settings that differ
@@ -76,6 +77,7 @@ async def ensure(name: str, body: schemas.SettingsIn, x: Exchange = Current) -> 
         mode=body.mode,
         backlog_limit=body.backlog_limit,
         max_attempts=body.max_attempts,
+        requirements=None if body.requirements is None else body.requirements.text,
         idempotency=x.idempotency,
     )
     return replies.answer(reply)

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 from runstate_server.foundation import bounds
 from runstate_server.web.bodies import Body
 from runstate_server.web.fields import Name
+from runstate_server.web.requirements import Requirements
 from runstate_server.web.schemas import View
 
 _Attempts = Annotated[int, Field(ge=1, le=bounds.attempts_max)]
@@ -22,11 +23,13 @@ class Mode(StrEnum):
 
 
 class SettingsIn(Body):
-    """What is left out keeps its value, or gets its default at creation (WORK, no limit, 5 attempts)."""
+    """What is left out keeps its value, or gets its default at creation (WORK, no limit, 5 attempts, nothing
+    required). Empty requirements clear what was required."""
 
     mode: Annotated[Mode | None, Field(strict=False)] = None
     backlog_limit: _Backlog | None = None
     max_attempts: _Attempts | None = None
+    requirements: Requirements | None = None
 
 
 class MailboxIn(SettingsIn):

@@ -51,10 +51,13 @@ async def take(
     session: str,
     lease_s: float,
     tokens: Sequence[str],
+    grants: Sequence[str] = (),
+    wait_s: float = 0,
     idempotency: Idempotency | None,
 ) -> Reply:
     """Deliver at most len(tokens) messages to the holder, each under its token for lease_s seconds. `form`:
-    `message` (recv, tasks too), `task` or `tasks` (admit, tasks alone).
+    `message` (recv, tasks too), `task` or `tasks` (admit, tasks alone). grants: four tokens for each, for
+    what it holds of pools; wait_s: how much longer the caller waits.
     Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED.
     Returns: what the form says; status 204 with what to sleep on when there is nothing."""
     return await kernel.call(
@@ -68,6 +71,8 @@ async def take(
         session,
         lease_s,
         list(tokens),
+        list(grants),
+        wait_s,
         idempotency=idempotency,
     )
 

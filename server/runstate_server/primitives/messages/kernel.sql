@@ -3,15 +3,17 @@
 -- cancel, end of the scope). A task is a message with a task key whose outcome is kept: READY, LEASED, ACKED
 -- and DEAD are its QUEUED, RUNNING, SUCCEEDED and FAILED.
 -- Tables: messages (wide, one row for good), queue_ready and queue_leased (narrow: exactly one of them has a
--- row while the message is unsettled, and whoever deletes that row decides), queue_lanes, task_subscribers.
--- Locks: gates (sorted), idempotency key, the line of an INBOX scope (advisory), natural keys (advisory,
--- sorted), then narrow rows. Nobody locks a mailbox.  This file: what all verbs share. Verbs: kernel_send,
--- _take, _settle, _end.sql.
+-- row while the message is unsettled, and whoever deletes that row decides), queue_lanes, lane_waits,
+-- task_subscribers.
+-- Locks: gates (sorted), idempotency key, the turn of a mailbox whose tasks need resources (advisory), the
+-- line of an INBOX scope (advisory), natural keys (advisory, sorted), then narrow rows, then what they need
+-- and hold: pools, allowances, budgets. Nobody locks a mailbox.
+-- This file: what all verbs share. Verbs: kernel_send, _take, _admit, _place, _settle, _end.sql.
 
 -- One unsettled message with what its verbs need to know.
 CREATE TYPE kernel.queued AS (
   id uuid, seq bigint, mailbox_id uuid, path uuid[], is_task boolean, inbox boolean, max_attempts int,
-  lane smallint, rank smallint, attempt int, deadline timestamptz, started_at timestamptz
+  lane int, rank smallint, attempt int, deadline timestamptz, started_at timestamptz, need bigint[]
 );
 
 CREATE FUNCTION kernel.no_message(p_id uuid) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
@@ -23,8 +25,8 @@ $$;
 -- planner thinks of tables that are still small.
 CREATE FUNCTION kernel.message_find(p_space text, p_id uuid) RETURNS kernel.queued LANGUAGE sql VOLATILE AS $$
   SELECT ROW(m.id, m.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL, b.mode = 'INBOX', b.max_attempts,
-      CASE WHEN m.task_key IS NULL THEN 0 ELSE 1 END, CASE WHEN b.mode = 'INBOX' THEN 0 ELSE -m.priority END,
-      m.attempt, LEAST(m.deadline, s.effective_deadline), m.started_at)::kernel.queued
+      m.lane, CASE WHEN b.mode = 'INBOX' THEN 0 ELSE -m.priority END,
+      m.attempt, LEAST(m.deadline, s.effective_deadline), m.started_at, m.need)::kernel.queued
     FROM runstate.messages m
     CROSS JOIN LATERAL (SELECT c.path, c.effective_deadline FROM runstate.scopes c
                          WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
@@ -82,10 +84,10 @@ BEGIN
   VALUES (p_space, (p_q).path[1], (p_q).mailbox_id, (p_q).lane, (p_q).rank)
   ON CONFLICT (space_id, a0, mailbox_id, lane, rank) DO NOTHING;
   INSERT INTO runstate.queue_ready (space_id, seq, mailbox_id, scope_id, a0, a1, a2, lane, rank, available_at,
-    deadline, attempt, message_id, started_at, deliverable)
+    deadline, attempt, message_id, started_at, need, deliverable)
   VALUES (p_space, (p_q).seq, (p_q).mailbox_id, v_scope, (p_q).path[1], (p_q).path[2], (p_q).path[3],
     (p_q).lane, (p_q).rank, p_available_at, (p_q).deadline, (p_q).attempt, (p_q).id, (p_q).started_at,
-      v_deliverable);
+    (p_q).need, v_deliverable);
 END $$;
 
 -- After the head of an INBOX scope is gone: let the next in order of arrival be delivered. The line is held.

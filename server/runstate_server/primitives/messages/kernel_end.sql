@@ -23,7 +23,8 @@ BEGIN
     END IF;
     IF FOUND THEN
       cancelled := true;
-      wake := kernel.message_end(p_space, p_q, 'CANCELLED', p_reason, NULL, NULL, kernel.kernel_now());
+      wake := kernel.message_end(p_space, p_q, 'CANCELLED', p_reason, NULL, NULL, kernel.kernel_now())
+        || kernel.grants_release_of(p_space, (p_q).id) || kernel.budget_void_of(p_space, (p_q).id);
       RETURN;
     END IF;
     SELECT m.ended INTO v_ended FROM runstate.messages m WHERE m.space_id = p_space AND m.id = (p_q).id;
@@ -118,7 +119,8 @@ BEGIN
     END IF;
     CONTINUE WHEN NOT FOUND;  -- a fetch or sweep has just settled it
     PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
-      false, NULL, 0, 0, v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at)::kernel.queued,
+      false, NULL, 0, 0, v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at,
+        NULL)::kernel.queued,
         CASE WHEN m.deadline <= p_now THEN 'EXPIRED' ELSE v_state END,
         CASE WHEN m.deadline <= p_now THEN 'deadline' ELSE v_reason END, NULL, NULL, p_now)
       FROM runstate.messages m

@@ -1,4 +1,5 @@
--- Messages: recv and admit, the calls. Both take through queue_take and differ in what they answer.
+-- Messages: recv and admit, the calls. Both take what needs nothing through queue_take, and differ in what
+-- they answer; admit takes what has needs through admit_take.
 
 -- Deliver messages of a mailbox to one holder, as many as there are tokens. A hundred that have expired are
 -- settled on the way; then the rest of them is stepped over, and left to sweeps and to the next call. more:
@@ -63,12 +64,12 @@ BEGIN
 END $$;
 
 -- The answer of recv (p_form 'message') or admit ('task', 'tasks'): facts of what was delivered, payloads
--- aligned.
-CREATE FUNCTION kernel.take_facts(p_space text, p_form text, p_ids uuid[], p_tokens text[], p_ends text)
-RETURNS json LANGUAGE sql VOLATILE AS $$
+-- aligned. p_consumed: what of quotas was consumed for each.
+CREATE FUNCTION kernel.take_facts(p_space text, p_form text, p_ids uuid[], p_tokens text[],
+  p_consumed json[]) RETURNS json LANGUAGE sql VOLATILE AS $$
   SELECT CASE p_form
     WHEN 'message' THEN pg_catalog.json_build_object('message', (pg_catalog.array_agg(f.message))[1],
-      'token', p_tokens[1], 'leaseExpiresAt', p_ends)
+      'token', p_tokens[1], 'leaseExpiresAt', (pg_catalog.array_agg(f.ends))[1])
     WHEN 'task' THEN (pg_catalog.array_agg(f.task))[1]
     ELSE pg_catalog.json_build_object('admitted', pg_catalog.json_agg(f.task ORDER BY f.n)) END
   FROM (
@@ -77,12 +78,15 @@ RETURNS json LANGUAGE sql VOLATILE AS $$
         'taskId', CASE WHEN m.task_key IS NOT NULL THEN m.id END) AS message,
       pg_catalog.json_build_object('taskId', m.id, 'taskKey', m.task_key, 'messageId', m.id, 'scopeId',
         m.scope_id, 'payload', kernel.payload_here((i.n - 1)::int), 'attempt', l.attempt, 'token',
-          p_tokens[i.n], 'leaseExpiresAt', p_ends, 'grants', '[]'::json, 'consumptions', '[]'::json,
-            'reservations', '[]'::json) AS task
+          p_tokens[i.n], 'leaseExpiresAt', kernel.wire_time(l.expires_at), 'grants',
+          kernel.grants_facts_of(p_space, m.id),
+          'consumptions', COALESCE(p_consumed[i.n], '[]'::json), 'reservations',
+          kernel.reservations_of(p_space, m.id)) AS task,
+      kernel.wire_time(l.expires_at) AS ends
     FROM pg_catalog.unnest(p_ids) WITH ORDINALITY i (id, n)
     CROSS JOIN LATERAL (SELECT x.id, x.seq, x.scope_id, x.task_key, x.deadline FROM runstate.messages x
                          WHERE x.space_id = p_space AND x.id = i.id OFFSET 0) m
-    CROSS JOIN LATERAL (SELECT q.attempt FROM runstate.queue_leased q
+    CROSS JOIN LATERAL (SELECT q.attempt, q.expires_at FROM runstate.queue_leased q
                          WHERE q.space_id = p_space AND q.seq = m.seq OFFSET 0) l) f
 $$;
 
@@ -110,19 +114,44 @@ CREATE FUNCTION kernel.take_topics(p_space text, p_ids uuid[]) RETURNS text[] LA
                          WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
 $$;
 
+-- Take through queue_take or, for tasks with needs, through admit_take; what only one of them answers is
+-- empty from the other.
+CREATE FUNCTION kernel.take_some(p_space text, p_mailbox uuid, p_path uuid[], p_below boolean,
+  p_tasks_only boolean, p_holder text, p_session text, p_lease_s double precision, p_tokens text[],
+  p_grants text[], p_wait_s double precision, p_now timestamptz, OUT ids uuid[], OUT consumed json[],
+  OUT wake text[], OUT again boolean, OUT next_s double precision, OUT topics text[])
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  IF p_tasks_only AND kernel.admit_needs(p_space, p_mailbox, p_path[1]) THEN
+    SELECT t.ids, t.consumed, t.wake, t.again, t.next_s, t.topics
+      INTO ids, consumed, wake, again, next_s, topics
+      FROM kernel.admit_take(p_space, p_mailbox, p_path, p_below, p_holder, p_session, p_lease_s, p_tokens,
+        p_grants, p_wait_s, p_now) t;
+    RETURN;
+  END IF;
+  consumed := '{}'::json[];
+  topics := '{}'::text[];
+  SELECT t.ids, t.wake, t.more INTO ids, wake, again FROM kernel.queue_take(p_space, p_mailbox, p_path,
+    p_below, p_tasks_only, p_holder, p_session, p_lease_s, p_tokens, p_now) t;
+END $$;
+
 -- Take messages (recv) or tasks (admit): at most as many as tokens are given. p_below: descendants of the
--- scope too. Nothing to deliver: status 204, with what to sleep on.
+-- scope too. p_grants: four tokens for the grants of each; p_wait_s: how long the caller goes on waiting.
+-- Nothing to deliver: status 204, with what to sleep on.
 -- Refuses: NOT_FOUND (scope, mailbox), SCOPE_CANCELLED, DEADLINE_EXCEEDED; AGAIN (internal).
 CREATE FUNCTION kernel.message_take(p_space text, p_mailbox uuid, p_scope uuid, p_below boolean, p_form text,
-  p_holder text, p_session text, p_lease_s double precision, p_tokens text[], p_idem text, p_print bytea)
-RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
+  p_holder text, p_session text, p_lease_s double precision, p_tokens text[], p_grants text[],
+  p_wait_s double precision, p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_tasks_only CONSTANT boolean := p_form <> 'message';
   v_path uuid[];
   v_now timestamptz;
   v_ids uuid[];
+  v_consumed json[];
   v_wake text[];
-  v_more boolean;
+  v_again boolean;
+  v_next_s double precision;
+  v_topics text[];
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
@@ -146,24 +175,24 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  SELECT t.ids, t.wake, t.more INTO v_ids, v_wake, v_more FROM kernel.queue_take(p_space, p_mailbox, v_path,
-    p_below, v_tasks_only, p_holder, p_session, p_lease_s, p_tokens, v_now) t;
-  IF v_more THEN
-    v_reply := kernel.refuse('AGAIN',
-      'a hundred ended messages stood before the first that can be delivered');
+  SELECT t.ids, t.consumed, t.wake, t.again, t.next_s, t.topics
+    INTO v_ids, v_consumed, v_wake, v_again, v_next_s, v_topics
+    FROM kernel.take_some(p_space, p_mailbox, v_path, p_below, v_tasks_only, p_holder, p_session, p_lease_s,
+      p_tokens, p_grants, p_wait_s, v_now) t;
+  IF v_again THEN
+    v_reply := kernel.refuse('AGAIN', 'what stood in the way was settled, or others were quicker');
     v_reply.wake := v_wake;
     RETURN v_reply;
   ELSIF pg_catalog.cardinality(v_ids) = 0 THEN
-    v_reply := kernel.seen('{}', NULL, kernel.queue_again_s(p_space, p_mailbox, v_path[1], p_scope,
-      v_now));
+    v_reply := kernel.seen('{}', NULL, LEAST(v_next_s,
+      kernel.queue_again_s(p_space, p_mailbox, v_path[1], p_scope, v_now)));
     v_reply.status := 204;
     v_reply.wake := v_wake;
     v_reply.sleep := ARRAY['+' || kernel.poller_topic(p_space, p_mailbox, p_scope, p_below, v_tasks_only),
-      kernel.topic('scope', p_space, v_path[1]::text)];
+      kernel.topic('scope', p_space, v_path[1]::text)] || v_topics;
     RETURN v_reply;
   END IF;
-  v_reply := kernel.done(200, kernel.take_facts(p_space, p_form, v_ids, p_tokens,
-    kernel.wire_time(kernel.lease_end(v_now, p_lease_s))), v_wake);
+  v_reply := kernel.done(200, kernel.take_facts(p_space, p_form, v_ids, p_tokens, v_consumed), v_wake);
   v_reply.payloads := kernel.take_payloads(p_space, p_form, v_reply.facts);
   v_reply.again_s := p_lease_s;
   v_reply.sleep := kernel.take_topics(p_space, v_ids);

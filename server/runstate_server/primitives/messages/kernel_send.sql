@@ -32,13 +32,15 @@ END $$;
 -- Write one new message or task: gates passed, scope active, key free and locked. Returns the topics to wake.
 CREATE FUNCTION kernel.message_insert(p_space text, p_id uuid, p_mailbox uuid, p_path uuid[], p_task_key text,
   p_work_key text, p_payload text, p_priority int, p_deadline timestamptz, p_delay_s double precision,
-  p_work_limit uuid, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+  p_work_limit uuid, p_requirements text, p_now timestamptz) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
   v_available_at timestamptz := p_now + pg_catalog.make_interval(secs => COALESCE(p_delay_s, 0));
   v_inbox boolean;
   v_seq bigint;
   v_above timestamptz;
+  v_lane int;
+  v_need bigint[];
   v_q kernel.queued;
   v_wake text[];
 BEGIN
@@ -49,14 +51,18 @@ BEGIN
   END IF;
   SELECT s.effective_deadline INTO v_above FROM runstate.scopes s WHERE s.space_id = p_space
     AND s.id = v_scope;
+  IF p_requirements IS NOT NULL THEN
+    SELECT l.lane, l.need INTO v_lane, v_need FROM kernel.lane_of(p_space, p_requirements::json) l;
+  END IF;
+  v_lane := COALESCE(v_lane, CASE WHEN p_task_key IS NULL THEN 0 ELSE 1 END);
   INSERT INTO runstate.messages (space_id, id, mailbox_id, scope_id, root_id, task_key, work_key, payload,
-    priority, deadline, attempt, work_limit_id, created_at)
+    priority, deadline, attempt, work_limit_id, requirements, lane, need, created_at)
   VALUES (p_space, p_id, p_mailbox, v_scope, p_path[1], p_task_key, p_work_key, p_payload, p_priority,
-    p_deadline, 0, p_work_limit, p_now)
+    p_deadline, 0, p_work_limit, p_requirements, v_lane, v_need, p_now)
   RETURNING seq INTO v_seq;
   v_q := ROW(p_id, v_seq, p_mailbox, p_path, p_task_key IS NOT NULL, v_inbox, NULL,
-    CASE WHEN p_task_key IS NULL THEN 0 ELSE 1 END, CASE WHEN v_inbox THEN 0 ELSE -p_priority END, 0,
-    LEAST(p_deadline, v_above), NULL)::kernel.queued;
+    v_lane, CASE WHEN v_inbox THEN 0 ELSE -p_priority END, 0, LEAST(p_deadline, v_above), NULL,
+    v_need)::kernel.queued;
   PERFORM kernel.queue_put(p_space, v_q, v_available_at);
   v_wake := ARRAY[kernel.message_topics(p_space, p_mailbox, p_path, p_task_key IS NOT NULL)];
   PERFORM kernel.message_event(p_space, p_now, v_q, 'message.sent', 'task.submitted',
@@ -68,8 +74,8 @@ END $$;
 
 -- What many inserts of tasks into these mailboxes and scopes would else lock one by one in the order of the
 -- request: the lines of INBOX scopes, and lanes that are new. Sorted.
-CREATE FUNCTION kernel.queue_prepare(p_space text, p_mailboxes uuid[], p_scopes uuid[], p_priorities int[])
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION kernel.queue_prepare(p_space text, p_mailboxes uuid[], p_scopes uuid[], p_priorities int[],
+  p_lanes int[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_line bigint;
 BEGIN
@@ -82,15 +88,15 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
   END LOOP;
   INSERT INTO runstate.queue_lanes (space_id, a0, mailbox_id, lane, rank)
-  SELECT DISTINCT p_space, s.root_id, k.mailbox, 1, CASE b.mode WHEN 'INBOX' THEN 0
+  SELECT DISTINCT p_space, s.root_id, k.mailbox, k.lane, CASE b.mode WHEN 'INBOX' THEN 0
     ELSE -k.priority END AS rank
     FROM ROWS FROM (pg_catalog.unnest(p_mailboxes), pg_catalog.unnest(p_scopes),
-      pg_catalog.unnest(p_priorities)) k (mailbox, scope, priority)
+      pg_catalog.unnest(p_priorities), pg_catalog.unnest(p_lanes)) k (mailbox, scope, priority, lane)
     CROSS JOIN LATERAL (SELECT c.root_id FROM runstate.scopes c
                          WHERE c.space_id = p_space AND c.id = k.scope OFFSET 0) s
     CROSS JOIN LATERAL (SELECT x.mode FROM runstate.mailboxes x
                          WHERE x.space_id = p_space AND x.id = k.mailbox OFFSET 0) b
-   ORDER BY s.root_id, k.mailbox, rank
+   ORDER BY s.root_id, k.mailbox, k.lane, rank
   ON CONFLICT (space_id, a0, mailbox_id, lane, rank) DO NOTHING;
 END $$;
 
@@ -165,6 +171,6 @@ BEGIN
     RETURN v_reply;
   END IF;
   v_wake := kernel.message_insert(p_space, p_id, p_mailbox, p_path, NULL, p_work_key, p_payload, p_priority,
-    p_deadline, p_delay_s, NULL, v_now);
+    p_deadline, p_delay_s, NULL, NULL, v_now);
   RETURN kernel.done(201, pg_catalog.json_build_object('id', p_id, 'replay', false), v_wake);
 END $$;

@@ -112,8 +112,8 @@ BEGIN
     ELSE '"' || v_holder || '" holds it until ' || kernel.wire_time(v_expires_at) END);
 END $$;
 
--- Extend a lease that is still alive; never shortens it; without p_lease_s by the lease's own length. No
--- event.
+-- Extend a lease that is still alive, and the grants of its delivery with it; never shortens it; without
+-- p_lease_s by the lease's own length. No event.
 CREATE FUNCTION kernel.message_renew(p_space text, p_id uuid, p_token text, p_lease_s double precision,
   p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -127,11 +127,17 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
+  PERFORM kernel.grants_lock_of(p_space, p_id);
+  v_reply := kernel.delivery_refusal(p_space, v_q, p_token);
+  IF v_reply.changed IS NOT NULL THEN
+    RETURN v_reply;
+  END IF;
   v_q := kernel.delivery_read(p_space, v_q);
   v_now := kernel.kernel_now();
   UPDATE runstate.queue_leased l
      SET expires_at = kernel.lease_renewed(v_now, l.expires_at, COALESCE(p_lease_s, l.lease_s))
    WHERE l.space_id = p_space AND l.seq = (v_q).seq RETURNING l.expires_at INTO v_expires_at;
+  PERFORM kernel.grants_renew_of(p_space, p_id, v_expires_at);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
     pg_catalog.json_build_object('leaseExpiresAt', kernel.wire_time(v_expires_at)), NULL));
 END $$;
@@ -175,7 +181,9 @@ BEGIN
     v_now := kernel.kernel_now();
   END IF;
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (v_q).seq;
-  v_wake := kernel.message_end(p_space, v_q, 'ACKED', NULL, COALESCE(p_outcome, 'null'), NULL, v_now);
+  v_wake := kernel.message_end(p_space, v_q, 'ACKED', NULL, COALESCE(p_outcome, 'null'), NULL, v_now)
+    || kernel.grants_release_of(p_space, p_id);
+  PERFORM kernel.budget_settle_by(p_space, p_id, v_now + interval '1 hour');
   v_reply := kernel.done(200, CASE WHEN p_mailbox IS NULL THEN pg_catalog.json_build_object('state', 'ACKED')
     ELSE pg_catalog.json_build_object('state', 'ACKED', 'replyId', v_sent.facts ->> 'id') END, v_wake
       || v_sent.wake);
@@ -220,6 +228,7 @@ BEGIN
       || p_error
       WHEN p_retry THEN 'attempts_exhausted' ELSE 'rejected' END, NULL, p_error, v_now);
   END IF;
+  v_wake := v_wake || kernel.grants_release_of(p_space, p_id) || kernel.budget_void_of(p_space, p_id);
   v_reply := kernel.done(200, CASE WHEN v_at IS NULL
     THEN pg_catalog.json_build_object('state', 'DEAD', 'attempt', (v_q).attempt)
     ELSE pg_catalog.json_build_object('state', 'READY', 'attempt', (v_q).attempt, 'availableAt',

@@ -5,7 +5,7 @@
 -- subtree of the scope p_anchor at that depth, by its own index; deeper subtrees merge the heads of their
 -- scopes. p_live: rows past their deadline are stepped over.
 CREATE FUNCTION kernel.queue_head(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_lane smallint, p_rank smallint, p_now timestamptz, p_live boolean, OUT seq bigint,
+  p_lane int, p_rank smallint, p_now timestamptz, p_live boolean, OUT seq bigint,
   OUT available_at timestamptz)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -43,7 +43,7 @@ END $$;
 
 -- The same below depth 2: the heads of the subtree's scopes, the earliest that can be locked.
 CREATE FUNCTION kernel.queue_head_deep(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_lane smallint, p_rank smallint, p_now timestamptz, p_live boolean, OUT seq bigint,
+  p_lane int, p_rank smallint, p_now timestamptz, p_live boolean, OUT seq bigint,
   OUT available_at timestamptz)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -65,11 +65,13 @@ BEGIN
   END LOOP;
 END $$;
 
--- The lanes of one rank that have something available, the one with the earliest head first. Locks nothing: a
--- row that is locked and left behind would be missed by whoever looks meanwhile.
+-- Those of p_lanes that have something available at one rank, the one with the earliest head first, and the
+-- heads. Locks nothing: a row that is locked and left behind would be missed by whoever looks meanwhile.
 CREATE FUNCTION kernel.queue_turns(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_rank smallint, p_now timestamptz, p_live boolean) RETURNS smallint[] LANGUAGE sql VOLATILE AS $$
-  SELECT pg_catalog.array_agg(d.lane ORDER BY h.available_at, h.seq) FROM runstate.queue_lanes d
+  p_lanes int[], p_rank smallint, p_now timestamptz, p_live boolean, OUT lanes int[], OUT seqs bigint[])
+LANGUAGE sql VOLATILE AS $$
+  SELECT pg_catalog.array_agg(d.lane ORDER BY h.available_at, h.seq),
+      pg_catalog.array_agg(h.seq ORDER BY h.available_at, h.seq) FROM runstate.queue_lanes d
     CROSS JOIN LATERAL (
       (SELECT r.available_at, r.seq FROM runstate.queue_ready r
         WHERE p_level = -1 AND r.space_id = p_space AND r.mailbox_id = p_mailbox AND r.scope_id = p_anchor
@@ -104,27 +106,31 @@ CREATE FUNCTION kernel.queue_turns(p_space text, p_mailbox uuid, p_level int, p_
         WHERE p_level > 2 AND s.space_id = p_space AND s.root_id = p_root AND s.path[p_level + 1] = p_anchor
         ORDER BY f.available_at, f.seq LIMIT 1)) h
    WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox AND d.rank = p_rank
+     AND d.lane = ANY (p_lanes)
 $$;
 
--- Lock the next row to deliver: the highest rank, in it the earliest of its lanes. Null: nothing is
--- available.
+-- Lock the next row to deliver of those that need nothing: the highest rank, in it the earliest of its
+-- lanes. Null: nothing is available.
 CREATE FUNCTION kernel.queue_pick(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
   p_tasks_only boolean, p_now timestamptz, p_live boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_rank smallint;
-  v_lanes smallint[];
-  v_lane smallint;
+  v_lanes int[];
+  v_lane int;
   v_seq bigint;
+  v_tasks boolean := NOT EXISTS (SELECT 1 FROM runstate.mailboxes b
+    WHERE b.space_id = p_space AND b.id = p_mailbox AND b.lane IS NOT NULL);
 BEGIN
   FOR v_rank, v_lanes IN
     SELECT d.rank, pg_catalog.array_agg(d.lane) FROM runstate.queue_lanes d
      WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox
-       AND (d.lane = 1 OR (d.lane = 0 AND NOT p_tasks_only)) GROUP BY d.rank ORDER BY d.rank
+       AND ((d.lane = 1 AND v_tasks) OR (d.lane = 0 AND NOT p_tasks_only)) GROUP BY d.rank ORDER BY d.rank
   LOOP
     IF pg_catalog.cardinality(v_lanes) > 1 THEN
-      v_lanes := kernel.queue_turns(p_space, p_mailbox, p_level, p_anchor, p_root, v_rank, p_now, p_live);
+      SELECT t.lanes INTO v_lanes FROM kernel.queue_turns(p_space, p_mailbox, p_level, p_anchor, p_root,
+        v_lanes, v_rank, p_now, p_live) t;
     END IF;
-    FOREACH v_lane IN ARRAY COALESCE(v_lanes, '{}'::smallint[]) LOOP
+    FOREACH v_lane IN ARRAY COALESCE(v_lanes, '{}'::int[]) LOOP
       SELECT h.seq INTO v_seq FROM kernel.queue_head(p_space, p_mailbox, p_level, p_anchor, p_root, v_lane,
         v_rank, p_now, p_live) h;
       IF v_seq IS NOT NULL THEN
@@ -164,6 +170,8 @@ DECLARE
   v_expires_at timestamptz;
   v_deadline timestamptz;
   v_end text := kernel.message_scope_end(p_space, v_scope, p_now);
+  v_own boolean := v_end IS NULL;
+  v_wake text[];
 BEGIN
   SELECT l.expires_at, l.deadline, l.attempt, l.started_at INTO v_expires_at, v_deadline, v_q.attempt,
     v_q.started_at
@@ -181,11 +189,15 @@ BEGIN
     RETURN '{}'::text[];
   END IF;
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = p_seq;
-  IF v_end IS NOT NULL THEN
-    RETURN kernel.message_end(p_space, v_q, CASE WHEN v_end = 'deadline' THEN 'EXPIRED' ELSE 'CANCELLED' END,
-      v_end, NULL, NULL, p_now);
+  IF v_end IS NULL THEN
+    RETURN kernel.message_lapse(p_space, v_q, p_now) || kernel.budget_void_of(p_space, p_id);
   END IF;
-  RETURN kernel.message_lapse(p_space, v_q, p_now);
+  v_wake := kernel.message_end(p_space, v_q, CASE WHEN v_end = 'deadline' THEN 'EXPIRED' ELSE 'CANCELLED' END,
+    v_end, NULL, NULL, p_now);
+  IF v_own THEN  -- what a scope leaves behind is kept by its holder: the browser is still open
+    v_wake := v_wake || kernel.grants_lapse_of(p_space, p_id, p_now) || kernel.budget_void_of(p_space, p_id);
+  END IF;
+  RETURN v_wake;
 END $$;
 
 -- Deliver one locked ready row: move it to queue_leased. Returns the message as it is now held.

@@ -17,7 +17,7 @@ BEGIN
     RETURN kernel.refuse('VALIDATION_FAILED', '''units'': ' || p_units::text || ' are more than the '
       || v_total::text || ' of permit pool "' || v_name || '"');
   END IF;
-  v_line := kernel.line_length(p_space, p_pool, p_now);
+  v_line := kernel.line_length(p_space, p_pool, p_now) + kernel.line_holders(p_space, p_pool, p_now);
   IF v_line = 0 AND p_units <= v_free THEN
     RETURN NULL;
   END IF;
@@ -29,18 +29,19 @@ BEGIN
   RETURN v_reply;
 END $$;
 
--- Write a grant; its units are counted by the caller, who holds the pool's row. Returns its end.
+-- Write a grant; its units are counted by the caller, who holds the pool's row. p_message: the delivery it is
+-- for. Returns its end.
 CREATE FUNCTION kernel.grant_insert(p_space text, p_id uuid, p_pool uuid, p_path uuid[], p_units bigint,
-  p_holder text, p_session text, p_lease_s double precision, p_token text, p_now timestamptz)
+  p_holder text, p_session text, p_lease_s double precision, p_token text, p_message uuid, p_now timestamptz)
 RETURNS timestamptz LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_expires_at timestamptz := kernel.lease_end(p_now, p_lease_s);
   v_scope uuid := p_path[pg_catalog.cardinality(p_path)];
 BEGIN
   INSERT INTO runstate.grants (space_id, id, pool_id, scope_id, root_id, units, token, holder, session,
-    lease_s, expires_at, due_at, created_at)
+    lease_s, expires_at, due_at, message_id, created_at)
   VALUES (p_space, p_id, p_pool, v_scope, p_path[1], p_units, p_token, p_holder, p_session, p_lease_s,
-    v_expires_at, v_expires_at, p_now);
+    v_expires_at, v_expires_at, p_message, p_now);
   PERFORM kernel.permit_event(p_space, p_now, 'permit.granted', p_pool, v_scope, p_id, p_units, p_holder,
     NULL);
   RETURN v_expires_at;
@@ -99,7 +100,7 @@ BEGIN
   UPDATE runstate.pools b SET units_used = b.units_used + p_units, units_signaled = b.units_signaled
     - CASE WHEN p_waiter IS NULL THEN 0 ELSE p_units END WHERE b.space_id = p_space AND b.id = p_pool;
   v_ends := kernel.grant_insert(p_space, p_id, p_pool, v_path, p_units, p_holder, p_session, p_lease_s,
-    p_token, v_now);
+    p_token, NULL, v_now);
   v_reply := kernel.done(200, pg_catalog.json_build_object('grantId', p_id, 'token', p_token, 'units',
     p_units, 'leaseExpiresAt', kernel.wire_time(v_ends)), v_wake);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);

@@ -74,7 +74,8 @@ BEGIN
 END $$;
 
 -- One turn: write off what has lapsed, take back what was held for those who did not come, and signal the
--- heads whose units are there. The pool's row is locked. Returns the topics to wake.
+-- heads whose units are there and not kept for a task that stands before them. The pool's row is locked.
+-- Returns the topics to wake.
 CREATE FUNCTION kernel.permit_turn(p_space text, p_pool uuid, p_now timestamptz) RETURNS text[]
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -88,6 +89,7 @@ DECLARE
   v_id uuid;
   v_units bigint;
   v_gone text;
+  v_free bigint;
   v_wake text[];
 BEGIN
   SELECT b.units_total, b.units_used - v_freed, b.units_signaled, b.next_ticket
@@ -97,9 +99,10 @@ BEGIN
     FROM kernel.permit_unsignal(p_space, p_pool, v_total, p_now, v_ticket) u;
   v_signaled := v_before - v_held;
   LOOP
-    SELECT h.id, h.units, h.gone INTO v_id, v_units, v_gone
+    SELECT h.id, h.units, h.gone, v_total - v_used - v_signaled
+        - kernel.line_holds(p_space, p_pool, h.since, p_now) INTO v_id, v_units, v_gone, v_free
       FROM kernel.line_head(p_space, p_pool, v_total, p_now) h;
-    EXIT WHEN v_id IS NULL OR (v_gone IS NULL AND v_units > v_total - v_used - v_signaled);
+    EXIT WHEN v_id IS NULL OR (v_gone IS NULL AND v_units > v_free);
     IF v_gone IS NOT NULL THEN
       v_wake := v_wake || kernel.waiter_end(p_space, v_id, v_gone, NULL, p_now);
       CONTINUE;
@@ -111,7 +114,7 @@ BEGIN
     UPDATE runstate.pools b SET units_used = v_used, units_signaled = v_signaled, next_ticket = v_ticket
      WHERE b.space_id = p_space AND b.id = p_pool;
   END IF;
-  RETURN v_wake;
+  RETURN v_wake || kernel.line_wakes(p_space, p_pool, v_total - v_used - v_signaled, p_now);
 END $$;
 
 -- When time alone changes what a pool has: a lease lapses, or its line moves. Null: never.
@@ -130,7 +133,8 @@ LANGUAGE sql VOLATILE AS $$
     SELECT 1 FROM runstate.pools b
      CROSS JOIN LATERAL kernel.line_head(p_space, p_pool, b.units_total, p_now) h
      WHERE b.space_id = p_space AND b.id = p_pool AND h.id IS NOT NULL
-       AND (h.gone IS NOT NULL OR h.units <= b.units_total - b.units_used - b.units_signaled))
+       AND (h.gone IS NOT NULL OR h.units <= b.units_total - b.units_used - b.units_signaled
+         - kernel.line_holds(p_space, p_pool, h.since, p_now)))
 $$;
 
 -- Take the turns of pools in which something is due, p_batch of them at most. Waits for nobody.

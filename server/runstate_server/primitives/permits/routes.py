@@ -210,7 +210,11 @@ async def cancel(permit_waiter_id: str, _body: schemas.CancelIn, x: Exchange = C
     response_model=schemas.RenewOut,
     openapi_extra=_runtime,
     responses=replies.documented(
-        Code.STALE_CLAIM, Code.SCOPE_CANCELLED, Code.DEADLINE_EXCEEDED, Code.IDEMPOTENCY_CONFLICT
+        Code.NOT_FOUND,
+        Code.STALE_CLAIM,
+        Code.SCOPE_CANCELLED,
+        Code.DEADLINE_EXCEEDED,
+        Code.IDEMPOTENCY_CONFLICT,
     ),
 )
 async def renew(grant_id: str, body: schemas.RenewIn, x: Exchange = Current) -> Response:
@@ -230,7 +234,7 @@ async def renew(grant_id: str, body: schemas.RenewIn, x: Exchange = Current) -> 
     "/grants/{grant_id}/release",
     response_model=schemas.ReleaseOut,
     openapi_extra=_runtime,
-    responses=replies.documented(Code.STALE_CLAIM, Code.IDEMPOTENCY_CONFLICT),
+    responses=replies.documented(Code.NOT_FOUND, Code.STALE_CLAIM, Code.IDEMPOTENCY_CONFLICT),
 )
 async def release(grant_id: str, body: schemas.ReleaseIn, x: Exchange = Current) -> Response:
     """Give units back, also in a scope that has ended."""

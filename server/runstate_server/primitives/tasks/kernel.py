@@ -23,6 +23,7 @@ class Submission:
     delay_s: float
     subscriber_id: str | None
     work_limit: str | None
+    requirements: str | None
 
 
 async def submit(
@@ -33,8 +34,8 @@ async def submit(
     single: bool,
     idempotency: Idempotency | None,
 ) -> Reply:
-    """All or none. Refuses: NOT_FOUND (scope, mailbox, work limit), SCOPE_CANCELLED, DEADLINE_EXCEEDED,
-    BACKLOG_FULL.
+    """All or none. Refuses: NOT_FOUND (scope, mailbox, work limit, what is required), VALIDATION_FAILED (more
+    is required than there will be), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
     Returns: {tasks: [{taskId, replay, state}]}, or the one of a single submit."""
     return await kernel.call(
         "task_submit",
@@ -49,6 +50,7 @@ async def submit(
         [t.delay_s for t in tasks],
         [t.subscriber_id for t in tasks],
         [t.work_limit for t in tasks],
+        [t.requirements for t in tasks],
         single,
         idempotency=idempotency,
     )

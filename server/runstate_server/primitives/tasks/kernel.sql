@@ -13,7 +13,7 @@ $$;
 -- Refuses: NOT_FOUND (scope, mailbox, work limit), SCOPE_CANCELLED, DEADLINE_EXCEEDED, BACKLOG_FULL.
 CREATE FUNCTION kernel.task_submit(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[],
   p_keys text[], p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[],
-  p_subscribers text[], p_limits text[], p_single boolean, p_idem text, p_print bytea)
+  p_subscribers text[], p_limits text[], p_needs text[], p_single boolean, p_idem text, p_print bytea)
 RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz;
@@ -35,6 +35,9 @@ BEGIN
     RETURN kernel.no_mailbox(v_missing);
   END IF;
   v_reply := kernel.task_limits_missing(p_space, p_scopes, p_limits);
+  IF v_reply.changed IS NULL THEN
+    v_reply := kernel.task_needs_refusal(p_space, p_needs);
+  END IF;
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
@@ -52,7 +55,7 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock(v_number);
   END LOOP;
   v_reply := kernel.task_submit_locked(p_space, p_ids, p_scopes, p_mailboxes, p_keys, p_inputs, p_deadlines,
-    p_priorities, p_delays, p_subscribers, p_limits, p_single);
+    p_priorities, p_delays, p_subscribers, p_limits, p_needs, p_single);
   v_now := kernel.kernel_now();
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
@@ -78,6 +81,23 @@ BEGIN
   END IF;
   RETURN kernel.refuse('NOT_FOUND', 'work limit "' || v_name || '" does not exist in scope ' || v_scope::text
     || ' or above it');
+END $$;
+
+-- The refusal of the first requirements that cannot be; null when all can.
+CREATE FUNCTION kernel.task_needs_refusal(p_space text, p_needs text[]) RETURNS kernel.reply
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_need text;
+  v_reply kernel.reply;
+BEGIN
+  FOR v_need IN SELECT n.need FROM pg_catalog.unnest(p_needs) WITH ORDINALITY n (need, n)
+                 WHERE n.need IS NOT NULL GROUP BY n.need ORDER BY pg_catalog.min(n.n) LOOP
+    v_reply := kernel.needs_refusal(p_space, v_need::json);
+    IF v_reply.changed IS NOT NULL THEN
+      RETURN v_reply;
+    END IF;
+  END LOOP;
+  RETURN NULL;
 END $$;
 
 -- The refusal of the first work limit, in the order of ids, that has no room for those of the tasks that are
@@ -115,7 +135,7 @@ END $$;
 -- The same behind its locks.
 CREATE FUNCTION kernel.task_submit_locked(p_space text, p_ids uuid[], p_scopes uuid[], p_mailboxes uuid[],
   p_keys text[], p_inputs text[], p_deadlines timestamptz[], p_priorities int[], p_delays double precision[],
-  p_subscribers text[], p_limits text[], p_single boolean) RETURNS kernel.reply
+  p_subscribers text[], p_limits text[], p_needs text[], p_single boolean) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
@@ -151,7 +171,9 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  PERFORM kernel.queue_prepare(p_space, p_mailboxes, p_scopes, p_priorities);
+  PERFORM kernel.queue_prepare(p_space, p_mailboxes, p_scopes, p_priorities, ARRAY(
+    SELECT COALESCE((SELECT l.lane FROM kernel.lane_of(p_space, n.need::json) l), 1)
+      FROM pg_catalog.unnest(p_needs) WITH ORDINALITY n (need, n) ORDER BY n.n));
   v_now := kernel.kernel_now();
   FOR v_n IN 1..pg_catalog.cardinality(p_ids) LOOP
     PERFORM 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.scope_id = p_scopes[v_n]
@@ -161,7 +183,7 @@ BEGIN
     v_wake := v_wake || kernel.message_insert(p_space, p_ids[v_n], p_mailboxes[v_n], v_path, p_keys[v_n],
       NULL, p_inputs[v_n], p_priorities[v_n], p_deadlines[v_n], p_delays[v_n],
       CASE WHEN p_limits[v_n] IS NOT NULL THEN kernel.work_limit_near(p_space, v_path, p_limits[v_n]) END,
-      v_now);
+      p_needs[v_n], v_now);
     v_changed := true;
   END LOOP;
   SELECT pg_catalog.json_agg(pg_catalog.json_build_object('taskId', m.id, 'replay', m.id <> p_ids[k.n],
@@ -229,7 +251,7 @@ LANGUAGE sql VOLATILE AS $$
         THEN 'deadline'
                             WHEN st.state = 'CANCELLED' THEN kernel.message_scope_end(p_space, m.scope_id,
                               p_now) END, 'priority', m.priority, 'deadline', kernel.wire_time(m.deadline),
-                                'requirements', NULL, 'subscribers',
+                                'requirements', m.requirements::json, 'subscribers',
                                   (SELECT pg_catalog.count(*) FROM runstate.task_subscribers u
                        WHERE u.space_id = p_space AND u.task_id = m.id),
       'groupIds', '[]'::json, 'messageId', m.id, 'createdAt', kernel.wire_time(m.created_at),

@@ -1,5 +1,6 @@
 """/tasks: submit, admit, wait for outcomes."""
 
+import time
 import uuid
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from runstate_server.web import exchange, paging, replies
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
 from runstate_server.web.fields import Id, Key, PageLimit, WaitMs
+from runstate_server.web.requirements import own
 from runstate_server.web.waiting import Waiting
 
 router = exchange.room("/tasks", "tasks")
@@ -35,6 +37,7 @@ def _submission(body: schemas.SubmitIn) -> kernel.Submission:
         body.delay_seconds,
         body.subscriber_id,
         body.work_limit,
+        own(body.requirements),
     )
 
 
@@ -78,9 +81,11 @@ async def batch(body: schemas.BatchIn, x: Exchange = Current) -> Response:
     responses=replies.documented(*_ended, empty="Nothing to admit."),
 )
 async def admit(body: schemas.AdmitIn, x: Exchange = Current) -> Response:
-    """Take a task, or up to max, under a lease; with waitMs wait for one. 204 when there is none."""
+    """Take a task with all that it needs, or up to max, under a lease; with waitMs wait for one. 204 when
+    none can be had."""
     mailbox = exchange.known_id(body.mailbox_id, "mailbox")
     scope = exchange.known_id(body.scope_id, "scope")
+    ends_at = time.monotonic() + body.wait_ms / 1000
 
     async def take() -> Reply:
         return await messages.take(
@@ -94,6 +99,8 @@ async def admit(body: schemas.AdmitIn, x: Exchange = Current) -> Response:
             session=body.holder_session,
             lease_s=body.lease_seconds,
             tokens=[ids.new_token() for _ in range(body.max)],
+            grants=[ids.new_token() for _ in range(body.max * bounds.needs_units_max)],
+            wait_s=max(ends_at - time.monotonic(), 0),
             idempotency=x.idempotency,
         )
 

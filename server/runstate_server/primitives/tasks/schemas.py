@@ -9,6 +9,7 @@ from runstate_server.foundation import bounds
 from runstate_server.primitives.messages.schemas import TakeIn
 from runstate_server.web.bodies import Body, UserJson
 from runstate_server.web.fields import DelaySeconds, Holder, Id, Instant, Key, Name, Priority, Text
+from runstate_server.web.requirements import Requirements
 from runstate_server.web.schemas import View
 
 
@@ -49,6 +50,7 @@ class SubmitIn(Body):
     priority: Priority = 0
     delay_seconds: DelaySeconds = 0
     work_limit: Name | None = None
+    requirements: Requirements | None = None
 
 
 class BatchIn(Body):
