@@ -1,7 +1,7 @@
 """Run, with every decorator bound to it, and the default Run behind the functions of the `runstate`
 module."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -18,8 +18,9 @@ from runstate._units import duration_s
 from runstate.decorators.budget import CURRENCY, SCALE, Budget, BudgetRun
 from runstate.decorators.events import EventsRun
 from runstate.decorators.limit import Limit, LimitRun
+from runstate.decorators.needs import checked_needs
 from runstate.decorators.once import OnceRun, once_in
-from runstate.decorators.queue import NamedQueue, defined, queue_in
+from runstate.decorators.queue import NamedQueue, Units, defined, queue_in
 from runstate.decorators.serve import Queues, ServeRun
 from runstate.decorators.setup import SetupRun, Sizes
 from runstate.decorators.slots import Slots, SlotsRun
@@ -119,6 +120,9 @@ def queue(
     lease: float | str = 30,
     concurrency: int = 1,
     key: Callable[[Any], str] | None = None,
+    slots: Units | None = None,
+    limit: Units | None = None,
+    budget: Mapping[str, Any] | None = None,
 ) -> NamedQueue:
     """Decorates a function of one argument, plain or async: calls of it become jobs that workers run, see
     `serve`, and everybody who passes the same input in a run gets the one result of the one job. Without a
@@ -128,7 +132,12 @@ def queue(
     is tried again after a while, until `attempts` have failed: TaskFailedError for its callers then. The
     lease (seconds, or "60s") is renewed while the handler runs; when a worker dies, it is how long the job
     waits for the next one. A worker runs `concurrency` jobs of the queue at once. Input and result must be
-    JSON of at most 65,536 bytes."""
+    JSON of at most 65,536 bytes.
+
+    What each job needs besides a worker is taken with it in one step, all or nothing, and must exist: units
+    of a pool (`slots`) and of a limit (`limit`), each by its name or as `{"name", "units"}`, and money:
+    `budget={"name", "reserve", "cost"}` reserves so much, and charges `cost(result)`, or all of it, once the
+    handler has returned; when it raises nothing is charged."""
     return queue_in(
         default_run,
         defined,
@@ -137,6 +146,7 @@ def queue(
         lease=lease,
         concurrency=concurrency,
         key=key,
+        needs=checked_needs(slots, limit, budget),
     )
 
 

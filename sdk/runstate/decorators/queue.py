@@ -5,10 +5,10 @@ with one outcome, for each key."""
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from runstate._background import shared
 from runstate._config import check_name, check_whole
@@ -18,6 +18,7 @@ from runstate._transport import Space, new_idempotency_key
 from runstate._units import duration_s
 from runstate._waits import until_answered
 from runstate.client import space_of
+from runstate.decorators.needs import Needs, checked_needs
 from runstate.errors import ConfigError, ConflictError, ScopeCancelledError, TaskFailedError
 from runstate.handles.mailboxes import ensured_id
 from runstate.handles.scopes import ScopeHandle
@@ -26,6 +27,7 @@ from runstate.run import RunCore
 
 I = TypeVar("I")  # noqa: E741 - input
 R = TypeVar("R")
+Units: TypeAlias = str | Mapping[str, Any]
 
 _ATTEMPTS_MAX = 100
 _CONCURRENCY_MAX = 1000
@@ -49,6 +51,7 @@ class Options:
     lease_s: float
     concurrency: int
     key: Callable[[Any], str] | None
+    needs: Needs
 
 
 class Job:
@@ -248,6 +251,9 @@ class QueueRun(RunCore):
         lease: float | str = 30,
         concurrency: int = 1,
         key: Callable[[Any], str] | None = None,
+        slots: Units | None = None,
+        limit: Units | None = None,
+        budget: Mapping[str, Any] | None = None,
     ) -> NamedQueue:
         """The decorator `runstate.queue`, for this run instead of the default one."""
         return queue_in(
@@ -258,6 +264,7 @@ class QueueRun(RunCore):
             lease=lease,
             concurrency=concurrency,
             key=key,
+            needs=checked_needs(slots, limit, budget),
         )
 
 
@@ -270,6 +277,7 @@ def queue_in(
     lease: Any,
     concurrency: Any,
     key: Any,
+    needs: Needs,
 ) -> NamedQueue:
     """The queue of that name for the run that `run` gives at each call; with its handler it is put into
     `kept_in`. Refuses (ConfigError) options it cannot use."""
@@ -286,6 +294,7 @@ def queue_in(
         lease_s=lease_s,
         concurrency=check_whole("concurrency", concurrency, 1, _CONCURRENCY_MAX),
         key=key,
+        needs=needs,
     )
     return NamedQueue(run, options, kept_in)
 

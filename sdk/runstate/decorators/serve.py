@@ -31,11 +31,12 @@ from runstate._crew import (
 )
 from runstate._flags import until_set
 from runstate._heartbeat import Heartbeat
-from runstate._keys import as_recorded
 from runstate._transport import Space, new_idempotency_key
 from runstate._waits import POLL_MS, POLL_S_MIN
 from runstate.client import space_of
+from runstate.decorators.needs import Till
 from runstate.decorators.queue import Queue, QueueRun, defined, inside_job
+from runstate.decorators.results import Done, UnrecordableError, recorded, recorded_later
 from runstate.errors import ConfigError, LeaseLostError, RunstateError, StoppedError, UnavailableError
 from runstate.handles.consuming import handed_back, settle_failed
 from runstate.handles.leases import seconds
@@ -110,6 +111,7 @@ class _Serving:
         self.launch = launch
         self.names = names
         self.concurrency = queue.options.concurrency
+        self.till: Till | None = None
         self._mailbox_id: str | None = None
         self._pending: tuple[str, int, float] | None = None
 
@@ -119,8 +121,7 @@ class _Serving:
         scope_id = await self.run.joined()
         space = space_of(self.run.account.client())
         if self._mailbox_id is None:
-            options = self.queue.options
-            self._mailbox_id = await ensured_id(space, options.name, max_attempts=options.attempts)
+            await self._declare(space)
         if self._pending is None:
             self._pending = (new_idempotency_key(), POLL_MS if wait else 0, now())
         idempotency_key, wait_ms, asked_at = self._pending
@@ -148,6 +149,14 @@ class _Serving:
             self.run.account.log_outage(error)
             return _retry.wait_pause_s(failures, error.retry_after_ms)
         raise error
+
+    async def _declare(self, space: Space) -> None:
+        options = self.queue.options
+        declared = await options.needs.declared(space)
+        self._mailbox_id = await ensured_id(
+            space, options.name, max_attempts=options.attempts, requirements=declared.requirements
+        )
+        self.till = declared.till
 
     def is_over(self, error: RunstateError) -> bool:
         """Whether this says that the run has ended; its signals are set then."""
@@ -234,6 +243,7 @@ class _JobAtWork:
     def _call_in(self, context: RunContext) -> Callable[[], Any]:
         handler, given, job_id = self._line.queue.handler, self._answer["payload"], self._answer["taskId"]
         assert handler is not None  # noqa: S101 - only such queues are served
+        till = self._line.till
 
         def enter() -> None:  # in the handler's own thread or task, so for it alone
             current.set(context)
@@ -241,30 +251,36 @@ class _JobAtWork:
 
         async def called() -> Any:
             enter()
-            return _recorded(await handler(given))
+            return recorded(await handler(given), till)
 
         def called_plainly() -> Any:
             enter()
             value = handler(given)
-            return _recorded_later(value) if inspect.isawaitable(value) else _recorded(value)
+            return recorded_later(value, till) if inspect.isawaitable(value) else recorded(value, till)
 
         return called if is_async(handler) else called_plainly
 
     async def _settled(self, outcome: Outcome) -> BaseException | None:
         error = outcome.error
         if error is None:
-            await self._complete(outcome.value)
+            await self._succeeded(outcome.value)
             return None
         if self._given_back:  # it was told to stop, and did: no failure of its own
             return None
-        if isinstance(error, _UnrecordableError):
+        if isinstance(error, UnrecordableError):
             await self._held.settle_in_time("nack", retry=False, error=str(error))
             return None
         return await settle_failed(self._held, error, self._line.crew, retry=True, text=error_text(error))
 
-    async def _complete(self, value: Any) -> None:
+    async def _succeeded(self, done: Done) -> None:
+        # Charged first, while the job is ours: what has been spent counts, also when the result is refused.
+        if done.price is not None:
+            await done.price.paid(self._space, self._answer)
+            if done.price.fault is not None:
+                await self._held.settle_in_time("nack", retry=False, error=done.price.fault)
+                return
         try:
-            await self._held.settle_in_time("complete", result={"payload": value})
+            await self._held.settle_in_time("complete", result={"payload": done.value})
         except RunstateError as error:
             if self._line.is_over(error) or error.status >= _SERVER_FAULT:
                 raise
@@ -298,21 +314,6 @@ class _ScopeNames:
                 self._found.clear()
             self._found[scope_id] = RunRef(scope_id, name)
         return self._found[scope_id]
-
-
-class _UnrecordableError(Exception):
-    """A handler's return value that cannot be a result; the text says why."""
-
-
-def _recorded(value: Any) -> Any:
-    try:
-        return as_recorded(value, "the result")
-    except Exception as error:
-        raise _UnrecordableError(error_text(error)) from error
-
-
-async def _recorded_later(value: Any) -> Any:
-    return _recorded(await value)
 
 
 async def _watch(space: Space, task_id: str, heartbeat: Heartbeat) -> None:

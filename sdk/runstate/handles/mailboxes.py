@@ -208,9 +208,16 @@ async def mailbox_id(space: Space, name: str) -> str:
     return space.ids[_ROOM, name]
 
 
-async def ensured_id(space: Space, name: str, *, max_attempts: int | None = None) -> str:
-    """The id of the mailbox of that name, created if there is none; with `max_attempts` set to that."""
-    body = {"maxAttempts": max_attempts}
+async def ensured_id(
+    space: Space,
+    name: str,
+    *,
+    max_attempts: int | None = None,
+    requirements: TaskRequirements | None = None,
+) -> str:
+    """The id of the mailbox of that name, created if there is none, with the settings that are given.
+    Refuses: NotFoundError for requirements that do not exist."""
+    body = {"maxAttempts": max_attempts, "requirements": requirements}
     view = await space.call("PUT", _ROOM, "by-name", name, body=body)
     space.ids[_ROOM, name] = view["id"]
     return str(view["id"])
