@@ -175,12 +175,13 @@ class BudgetRun(RunCore):
         )
 
 
-async def charged(money: BudgetReservation, price_minor: str) -> None:
+async def charged(money: BudgetReservation, price_minor: str, usage_key: str | None = None) -> None:
     """Charges the price, more than is reserved too, and gives back what is left: once, however often it is
-    called."""
-    answer = await money.charge(price_minor, money.id, allow_overrun=True)
+    called, under the reservation's own id or `usage_key`."""
+    key = usage_key or money.id
+    answer = await money.charge(price_minor, key, allow_overrun=True)
     if answer["state"] == "ACTIVE":
-        await money.void(usage_key=money.id)
+        await money.void(usage_key=key)
 
 
 async def given_back(money: BudgetReservation) -> None:

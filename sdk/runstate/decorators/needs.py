@@ -11,14 +11,14 @@ from runstate import _retry
 from runstate._clock import now
 from runstate._config import check_name, check_whole
 from runstate._crew import error_text
-from runstate._transport import Space, new_idempotency_key
+from runstate._transport import Space
 from runstate._units import amount_to_minor
+from runstate.decorators.budget import charged, checked_cost, checked_reserve, priced
 from runstate.errors import ConfigError, RunstateError
+from runstate.handles.budgets import BudgetReservation, found
 from runstate.handles.lines import UNITS_MAX
 from runstate.handles.tasks import TaskRequirements, UnitsRequirement
 
-_SCALE_MAX = 9
-_BUDGETS = "budgets"
 _CHARGE_S_MAX = 60.0
 _log = logging.getLogger("runstate")
 
@@ -51,87 +51,75 @@ class Needs:
             requirements["quotas"] = [self.limit]
         if self.budget is None:
             return Declared(requirements, None)
-        view = await space.call("PUT", _BUDGETS, "by-name", self.budget.name, body={})
-        reserve_minor = amount_to_minor(self.budget.reserve, view["scale"])
+        budget_id, scale = await found(space, self.budget.name)
+        reserve_minor = amount_to_minor(checked_reserve(self.budget.reserve, scale), scale)
         requirements["budgets"] = [{"name": self.budget.name, "reserveMinor": reserve_minor}]
-        return Declared(requirements, Till(self.budget, view["id"], view["scale"], reserve_minor))
-
-
-@dataclass(frozen=True)
-class Declared:
-    """What a worker declares for the mailbox, and the till that it pays at, if there is one."""
-
-    requirements: TaskRequirements
-    till: "Till | None"
-
-
-@dataclass(frozen=True)
-class Price:
-    """What a job that has succeeded is charged; `fault` says why that is not what its cost came to."""
-
-    till: "Till"
-    minor: str
-    fault: str | None = None
-
-    async def paid(self, space: Space, admitted: dict[str, Any]) -> None:
-        """Charges it to the reservation that was taken with the job, once for each attempt. What cannot be
-        charged, for the server is away too long or the reservation has ended, is told in the log."""
-        reservations, task_id = admitted["reservations"], admitted["taskId"]
-        if (
-            len(reservations) != 1
-        ):  # a job that was submitted with needs of its own is not paid from this till
-            return
-        try:
-            await self.till.charged(space, reservations[0], f"{task_id}:{admitted['attempt']}", self.minor)
-        except RunstateError as error:
-            _log.error("job %s was not charged to %r: %s", task_id, self.till.spending.name, error)
+        return Declared(requirements, Till(self.budget, budget_id, scale, reserve_minor))
 
 
 @dataclass(frozen=True)
 class Till:
-    """The budget that jobs are paid from."""
+    """The budget that the jobs of a queue are paid from."""
 
     spending: Spending
     budget_id: str
     scale: int
     reserve_minor: str
 
-    def price(self, result: Any) -> Price:
-        """Of that result; where the handler runs, for `cost` is the user's. When `cost` fails it is the
-        reserve, and that is the job's fault."""
-        if self.spending.cost is None:
-            return Price(self, self.reserve_minor)
-        try:
-            return Price(self, amount_to_minor(self.spending.cost(result), self.scale))
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            return Price(
-                self, self.reserve_minor, f"ConfigError: cost= of the queue failed: {error_text(error)}"
-            )
+    def money(self, space: Space, admitted: dict[str, Any]) -> "Money | None":
+        """What was reserved with a job. None for one that was submitted with other needs of its own: it is
+        not paid from here."""
+        if len(admitted["reservations"]) != 1:
+            return None
+        [reservation_id] = admitted["reservations"]
+        view = {"reservationId": reservation_id, "reservedMinor": self.reserve_minor, "state": "ACTIVE"}
+        reservation = BudgetReservation(space, self.budget_id, self.scale, view)
+        return Money(self.spending, reservation, f"{admitted['taskId']}:{admitted['attempt']}")
 
-    async def charged(self, space: Space, reservation_id: str, work_key: str, minor: str) -> None:
-        """Charges it and gives back what is left of the reservation, once for each `work_key`. More than was
-        reserved is charged too, as far as the budget has it. Raises what the server refuses."""
-        body = {"reservationId": reservation_id, "workKey": work_key}
-        answer: dict[str, Any] = {"state": "ACTIVE"}
-        if minor != "0":
-            spent = {**body, "amountMinor": minor, "allowOverrun": True}
-            answer = await self._posted(space, "settle", spent)
-        if answer["state"] == "ACTIVE":
-            await self._posted(space, "void", body)
 
-    async def _posted(self, space: Space, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        key, failures, until = new_idempotency_key(), 0, now() + _CHARGE_S_MAX
+@dataclass(frozen=True)
+class Declared:
+    """What a worker declares for the mailbox, and where its jobs are paid."""
+
+    requirements: TaskRequirements
+    till: Till | None
+
+
+@dataclass(frozen=True)
+class Money:
+    """What was reserved for one attempt of a job; the name of the attempt makes that it is charged once."""
+
+    spending: Spending
+    reservation: BudgetReservation
+    attempt: str
+
+    def price(self, result: Any) -> "Price":
+        """Of that result. To be called where the handler runs, for `cost` is the user's."""
+        minor, wrong = priced(self.spending.cost, result, self.reservation)
+        return Price(self, minor, None if wrong is None else error_text(wrong))
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a job that has succeeded is charged; `fault` says why that is not what its cost came to."""
+
+    money: Money
+    minor: str
+    fault: str | None
+
+    async def paid(self) -> None:
+        """Charges it, and gives back what is left. What cannot be charged, for the server is away too long or
+        the reservation has ended, is told in the log."""
+        failures, until, money = 0, now() + _CHARGE_S_MAX, self.money
         while True:
             try:
-                answer = await space.call(
-                    "POST", _BUDGETS, self.budget_id, verb, body=body, idempotency_key=key
-                )
+                return await charged(money.reservation, self.minor, money.attempt)
             except RunstateError as error:
                 if not _retry.is_transient(error) or now() > until:
-                    raise
-                failures += 1
-            else:
-                return dict(answer)
+                    name = money.spending.name
+                    _log.error("job %s was not charged to %r: %s", money.attempt, name, error)
+                    return None
+            failures += 1
             await asyncio.sleep(_retry.attempt_pause_s(failures))
 
 
@@ -154,11 +142,8 @@ def _spending(given: Any) -> Spending | None:
     if given is None:
         return None
     named = _named("budget", given, {"name", "reserve", "cost"})
-    cost = named.get("cost")
-    if cost is not None and not callable(cost):
-        raise ConfigError("cost in budget= must be a function of the result that returns an amount")
-    amount_to_minor(named.get("reserve"), _SCALE_MAX)  # the budget's own scale is known to its worker only
-    return Spending(check_name("name in budget=", named.get("name")), named["reserve"], cost)
+    reserve, cost = checked_reserve(named.get("reserve"), None), checked_cost(named.get("cost"))
+    return Spending(check_name("name in budget=", named.get("name")), reserve, cost)
 
 
 def _named(what: str, given: Any, fields: set[str]) -> Mapping[str, Any]:

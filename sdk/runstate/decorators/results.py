@@ -5,7 +5,7 @@ from typing import Any
 
 from runstate._crew import error_text
 from runstate._keys import as_recorded
-from runstate.decorators.needs import Price, Till
+from runstate.decorators.needs import Money, Price
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class UnrecordableError(Exception):
     """A handler's return value that cannot be a result; the text says why."""
 
 
-def recorded(value: Any, till: Till | None) -> Done:
+def recorded(value: Any, money: Money | None) -> Done:
     """Where the handler runs: what it has returned, and its price. Refuses: UnrecordableError."""
     try:
         plain = as_recorded(value, "the result")
     except Exception as error:
         raise UnrecordableError(error_text(error)) from error
-    return Done(plain, None if till is None else till.price(value))
+    return Done(plain, None if money is None else money.price(value))
 
 
-async def recorded_later(value: Any, till: Till | None) -> Done:
+async def recorded_later(value: Any, money: Money | None) -> Done:
     """As `recorded`, of what a plain handler has returned to be awaited."""
-    return recorded(await value, till)
+    return recorded(await value, money)

@@ -243,7 +243,7 @@ class _JobAtWork:
     def _call_in(self, context: RunContext) -> Callable[[], Any]:
         handler, given, job_id = self._line.queue.handler, self._answer["payload"], self._answer["taskId"]
         assert handler is not None  # noqa: S101 - only such queues are served
-        till = self._line.till
+        money = None if self._line.till is None else self._line.till.money(self._space, self._answer)
 
         def enter() -> None:  # in the handler's own thread or task, so for it alone
             current.set(context)
@@ -251,12 +251,12 @@ class _JobAtWork:
 
         async def called() -> Any:
             enter()
-            return recorded(await handler(given), till)
+            return recorded(await handler(given), money)
 
         def called_plainly() -> Any:
             enter()
             value = handler(given)
-            return recorded_later(value, till) if inspect.isawaitable(value) else recorded(value, till)
+            return recorded_later(value, money) if inspect.isawaitable(value) else recorded(value, money)
 
         return called if is_async(handler) else called_plainly
 
@@ -275,7 +275,7 @@ class _JobAtWork:
     async def _succeeded(self, done: Done) -> None:
         # Charged first, while the job is ours: what has been spent counts, also when the result is refused.
         if done.price is not None:
-            await done.price.paid(self._space, self._answer)
+            await done.price.paid()
             if done.price.fault is not None:
                 await self._held.settle_in_time("nack", retry=False, error=done.price.fault)
                 return
