@@ -1,7 +1,6 @@
 """Queues whose jobs need more than a worker: slots, units of a limit, money."""
 
 import logging
-import threading
 import time
 
 import pytest
@@ -50,25 +49,15 @@ def test_a_job_holds_its_slots_while_its_handler_runs(here, rs, pool):
 
 
 def test_many_workers_share_few_slots(here, rs, pool):
-    inside = most = 0
-    lock = threading.Lock()
-
-    def render(_url):
-        nonlocal inside, most
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        time.sleep(0.01)
-        with lock:
-            inside -= 1
-
-    runs = [here.run() for _ in range(3)]
-    queues = [run.queue("render", slots="browser", concurrency=5)(render) for run in runs]
+    gate, runs = Gate(), [here.run() for _ in range(3)]
+    queues = [run.queue("render", slots="browser", concurrency=5)(gate) for run in runs]
     with working(runs[0]), working(runs[1]), working(runs[2]):
-        jobs = [queues[0].send(number) for number in range(40)]
-        for job in jobs:
-            job.result(timeout=60)
-    assert most == 3
+        jobs = [queues[0].send(number) for number in range(30)]
+        gate.entered(3)
+        assert pool.status()["unitsUsed"] == 3
+        gate.release.set()
+        assert [job.result(timeout=60)[0] for job in jobs] == list(range(30))
+    assert gate.most == 3
     assert pool.status()["unitsUsed"] == 0
 
 
