@@ -14,7 +14,6 @@ from runstate import (
     LeaseLostError,
     NotFoundError,
     Runstate,
-    RunstateError,
     TaskRequirements,
     TaskTicket,
     UnavailableError,
@@ -250,14 +249,59 @@ async def test_whatever_the_instant_one_that_is_cancelled_leaves_nothing_leased(
     assert (await task.status())["state"] == "RUNNING"
 
 
-async def test_requirements_are_passed_on_and_refused_today(scope):
+async def test_a_task_is_admitted_with_all_that_it_requires(rs, scope):
+    await rs.pools.ensure("browser", capacity=2)
+    await rs.quotas.ensure("search", units_per_window=5, window_seconds=86_400)
+    await rs.budgets.ensure("usd", currency="USD", scale=2, limit="5.00")
     requirements: TaskRequirements = {
-        "pools": [{"name": "browser", "units": 1}],
+        "pools": [{"name": "browser", "units": 2}],
+        "quotas": [{"name": "search", "units": 3}],
         "budgets": [{"name": "usd", "reserveMinor": "40"}],
     }
-    box = scope.mailbox("work")
-    with pytest.raises(RunstateError, match="requirements"):
-        await box.submit(1, key="a", requirements=requirements)
+    box, pool, budget = scope.mailbox("work"), scope.pool("browser"), scope.budget("usd")
+    task = await box.submit(1, key="a", requirements=requirements)
+    assert await box.receive() is None  # only an admit takes what else it needs
+    assert (await pool.status())["unitsUsed"] == 0
+    work = await box.admit()
+    assert isinstance(work, AdmittedWork)
+    assert (work.task.id, work.attempt, work.delivery.data) == (task.id, 1, 1)
+    [grant], [consumption] = work.resources["grants"], work.resources["consumptions"]
+    [reservation] = work.resources["reservations"]
+    assert (grant["permit"], grant["units"]) == ("browser", 2)
+    assert (consumption["allowance"], consumption["units"]) == ("search", 3)
+    assert (await budget.status())["reservations"][0]["id"] == reservation
+    assert (await pool.status())["unitsUsed"] == 2
+    await work.delivery.retry()
+    assert (await pool.status())["unitsUsed"] == 0
+    assert (await budget.status())["reservedMinor"] == "0"
+    assert (await scope.quota("search").status())["consumed"] == 3
+
+
+async def test_what_is_required_must_exist(scope):
+    for needs in (
+        {"pools": [{"name": "no such", "units": 1}]},
+        {"quotas": [{"name": "no such", "units": 1}]},
+    ):
+        with pytest.raises(NotFoundError, match="no such"):
+            await scope.mailbox("work").submit(1, key="a", requirements=needs)
+
+
+async def test_a_cancelled_admit_holds_no_units(rs, scope):
+    rng = random.Random(7)
+    await rs.pools.ensure("browser", capacity=1)
+    box, pool = scope.mailbox("work"), scope.pool("browser")
+    await box.submit(1, key="a", requirements={"pools": [{"name": "browser", "units": 1}]})
+    for _ in range(20):
+        taking = asyncio.ensure_future(box.admit(wait_ms=1000))
+        await asyncio.sleep(rng.uniform(0, 0.04))
+        taking.cancel()
+        for found in await asyncio.gather(taking, return_exceptions=True):
+            if isinstance(found, AdmittedWork):
+                await found.delivery._held.settle("nack", retry=True, handBack=True)
+    ends_at = time.monotonic() + 15  # sooner than a lease lapses by itself
+    while (await pool.status())["unitsUsed"] != 0:
+        assert time.monotonic() < ends_at
+        await asyncio.sleep(0.02)
 
 
 async def test_a_result_outlives_an_outage():
