@@ -6,8 +6,9 @@ import time
 import pytest
 
 import runstate
-from runstate import ConfigError, NotFoundError, Runstate, TaskFailedError
+from runstate import AuthenticationError, ConfigError, NotFoundError, Runstate, TaskFailedError
 from tests.sdk.workers import Call, Gate, working
+from tests.support import spaces
 
 
 @pytest.fixture
@@ -167,6 +168,21 @@ def test_the_worker_s_declaration_counts_also_when_it_needs_nothing_any_more(her
     with working(again):
         assert again.queues["render"]("b") == "'b'"
     assert not mailbox(api, "render")["requirements"]
+
+
+def test_a_key_that_may_not_change_the_mailbox_leaves_what_it_needs(here, rs, api, space, database_url):
+    needs = {"pools": [{"name": "browser", "units": 1}]}
+    assert api.put("/mailboxes/by-name/render", json={"requirements": needs}).status_code == 200
+    key = spaces.limited(database_url, space, "runtime").key
+    run = here.run(api_key=key)
+    run.queue("render")(repr)
+    with working(run):
+        assert run.queues["render"]("a") == "'a'"
+    assert mailbox(api, "render")["requirements"]["pools"] == needs["pools"]
+    other = here.run(api_key=key)
+    other.queue("render", slots={"name": "browser", "units": 2})(repr)
+    with pytest.raises(AuthenticationError):
+        other.serve()
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from runstate._crew import error_text
 from runstate._transport import Space
 from runstate._units import amount_to_minor
 from runstate.decorators.budget import charged, checked_cost, checked_reserve, priced
-from runstate.errors import ConfigError, RunstateError
+from runstate.errors import AuthenticationError, ConfigError, RunstateError
 from runstate.handles.budgets import BudgetReservation, found
 from runstate.handles.lines import UNITS_MAX
+from runstate.handles.mailboxes import ensured_id
 from runstate.handles.tasks import TaskRequirements, UnitsRequirement
 
 _CHARGE_S_MAX = 60.0
@@ -83,6 +84,17 @@ class Declared:
 
     requirements: TaskRequirements
     till: Till | None
+
+    async def mailbox_id(self, space: Space, name: str, attempts: int) -> str:
+        """The id of the mailbox of that name, as it is declared. Refuses: NotFoundError for slots and limits
+        that are not there."""
+        try:
+            return await ensured_id(space, name, max_attempts=attempts, requirements=self.requirements)
+        except AuthenticationError:
+            if self.requirements:
+                raise
+            # Needs that somebody else has declared stay, if this key may not clear them.
+            return await ensured_id(space, name, max_attempts=attempts)
 
 
 @dataclass(frozen=True)

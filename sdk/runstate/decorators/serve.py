@@ -37,10 +37,16 @@ from runstate.client import space_of
 from runstate.decorators.needs import Till
 from runstate.decorators.queue import Queue, QueueRun, defined, inside_job
 from runstate.decorators.results import Done, UnrecordableError, recorded, recorded_later
-from runstate.errors import ConfigError, LeaseLostError, RunstateError, StoppedError, UnavailableError
+from runstate.errors import (
+    AuthenticationError,
+    ConfigError,
+    LeaseLostError,
+    RunstateError,
+    StoppedError,
+    UnavailableError,
+)
 from runstate.handles.consuming import handed_back, settle_failed
 from runstate.handles.leases import seconds
-from runstate.handles.mailboxes import ensured_id
 from runstate.handles.messages import Held
 from runstate.handles.scopes import ScopeHandle
 from runstate.handles.tasks import ended_view
@@ -121,7 +127,10 @@ class _Serving:
         scope_id = await self.run.joined()
         space = space_of(self.run.account.client())
         if self._mailbox_id is None:
-            await self._declare(space)
+            options = self.queue.options
+            declared = await options.needs.declared(space)
+            self.till = declared.till
+            self._mailbox_id = await declared.mailbox_id(space, options.name, options.attempts)
         if self._pending is None:
             self._pending = (new_idempotency_key(), POLL_MS if wait else 0, now())
         idempotency_key, wait_ms, asked_at = self._pending
@@ -149,14 +158,6 @@ class _Serving:
             self.run.account.log_outage(error)
             return _retry.wait_pause_s(failures, error.retry_after_ms)
         raise error
-
-    async def _declare(self, space: Space) -> None:
-        options = self.queue.options
-        declared = await options.needs.declared(space)
-        self._mailbox_id = await ensured_id(
-            space, options.name, max_attempts=options.attempts, requirements=declared.requirements
-        )
-        self.till = declared.till
 
     def is_over(self, error: RunstateError) -> bool:
         """Whether this says that the run has ended; its signals are set then."""
