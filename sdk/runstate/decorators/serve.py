@@ -38,7 +38,6 @@ from runstate.decorators.needs import Till
 from runstate.decorators.queue import Queue, QueueRun, defined, inside_job
 from runstate.decorators.results import Done, UnrecordableError, recorded, recorded_later
 from runstate.errors import (
-    AuthenticationError,
     ConfigError,
     LeaseLostError,
     RunstateError,
