@@ -218,12 +218,6 @@ def test_options_that_cannot_be_used_are_refused_where_they_stand(options):
         runstate.queue(**{"name": "work", **options})
 
 
-@pytest.mark.parametrize("later", ["slots", "limit", "budget"])
-def test_what_comes_later_is_unknown_today(later):
-    with pytest.raises(TypeError):
-        runstate.queue("work", **{later: "browser"})
-
-
 @pytest.mark.parametrize("handler", [lambda: 1, lambda a, b: 1, lambda *, a: 1])
 def test_a_handler_takes_one_argument(handler):
     with pytest.raises(ConfigError, match="one argument"):
