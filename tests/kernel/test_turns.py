@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runstate_server.kernel.turns import Turns
+from runstate_server.kernel.turns import Crowds, Turns
 from tests.support import races
 
 
@@ -105,3 +105,33 @@ async def test_a_turn_that_does_not_come_in_time_is_a_time_out_and_leaves_nothin
     await callers.go("a1")
     await callers.come("b1")
     await callers.until("a1", "b1")
+
+
+async def test_so_many_at_one_row_and_nobody_at_another_waits_for_them():
+    crowds, inside, over = Crowds(2), [], asyncio.Event()
+
+    async def come(name, row):
+        async with crowds.place(row, within_s=30):
+            inside.append(name)
+            await over.wait()
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("a1", "a2", "a3"):
+            group.create_task(come(name, "a"))
+        group.create_task(come("b1", "b"))
+        group.create_task(come("none", None))
+        await races.until(_is(lambda: len(inside) == 4), what="four inside")
+        assert inside == ["a1", "a2", "b1", "none"]
+        with pytest.raises(TimeoutError):
+            async with crowds.place("a", within_s=0.01):
+                inside.append("too late")
+        over.set()
+    assert inside == ["a1", "a2", "b1", "none", "a3"]
+    assert crowds._at == {}  # a row that nobody meets at is forgotten
+
+
+def _is(probe):
+    async def told():
+        return probe()
+
+    return told

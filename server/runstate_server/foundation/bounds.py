@@ -85,6 +85,7 @@ circle_holders_max: Final = 50
 
 # Inside
 lock_timeout_ms: Final = 500
+row_callers_max: Final = 8  # calls of a replica that stand at one row at once
 statement_timeout_ms: Final = 10_000
 connect_timeout_s: Final = 5.0
 answer_s_min: Final = 2.0  # the least that a statement gets, however little is left of the outage wait

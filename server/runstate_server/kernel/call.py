@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from runstate_server.foundation import bounds, db
 from runstate_server.foundation.db import Trouble
 from runstate_server.foundation.errors import Code, Refusal
-from runstate_server.kernel.turns import Turns
+from runstate_server.kernel.turns import Crowds, Turns
 
 AGAIN: Final = "AGAIN"  # a kernel's instruction: make the expiring call if it names one, then repeat
 _PAUSE_S: Final = (0.01, 0.4)
@@ -108,20 +108,28 @@ class Kernel:
         self._committed = committed
         self._statements: dict[tuple[str, int], str] = {}
         self._turns = Turns(pool.get_max_size())
+        self._crowds = Crowds(max(1, min(bounds.row_callers_max, pool.get_max_size() - 2)))
         self._logged_at = float("-inf")
         self.answered_at = float("-inf")  # when the database last answered, on the monotonic clock
 
     async def call(
-        self, function: str, *args: Any, idempotency: Idempotency | None = None, repeatable: bool = False
+        self,
+        function: str,
+        *args: Any,
+        idempotency: Idempotency | None = None,
+        repeatable: bool = False,
+        meets: uuid.UUID | None = None,
     ) -> Reply:
         """One call. The space is the first argument. `repeatable`: the function takes no idempotency key and
-        does no harm when it runs twice (reads), so a lost connection is simply tried again.
+        does no harm when it runs twice (reads), so a lost connection is simply tried again. `meets`: the id
+        of the one row that all callers of its kind lock.
         Refuses: UNAVAILABLE when the database is away for longer than the outage wait, or the outcome is
         unknown. Raises UnwantedError, see `still_wanted`."""
         deadline = time.monotonic() + self._outage_wait_s
         while True:
-            attempt = self._attempts(function, args, idempotency, repeatable=repeatable, deadline=deadline)
-            reply, repaired = await attempt
+            reply, repaired = await self._attempts(
+                function, args, idempotency, repeatable=repeatable, meets=meets, deadline=deadline
+            )
             if reply.changed or reply.wake:
                 self._committed(reply.wake)
             if reply.expire is not None:
@@ -188,6 +196,7 @@ class Kernel:
         *,
         repeatable: bool,
         deadline: float,
+        meets: uuid.UUID | None = None,
     ) -> tuple[Reply, bool]:
         if not repeatable:
             args = (*args, *((idempotency.key, idempotency.fingerprint) if idempotency else (None, None)))
@@ -200,6 +209,7 @@ class Kernel:
             sent = False
             try:
                 async with (
+                    self._crowds.place(meets, within_s=_left_s(deadline)),
                     self._turns.turn(line, within_s=_left_s(deadline)),
                     db.borrowed(self.pool, within_s=_left_s(deadline)) as connection,
                 ):

@@ -5,7 +5,8 @@ whole line."""
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
+from dataclasses import dataclass
 
 
 class Turns:
@@ -64,3 +65,35 @@ class Turns:
                 first.set_result(None)
                 return
         self._free += 1
+
+
+@dataclass(slots=True)
+class _Crowd:
+    turns: Turns
+    count: int = 0
+
+
+class Crowds:
+    """At most so many calls at once that lock one row, such as a budget's: the others wait here, first come,
+    first served, and hold no connection that somebody else could use."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._at: dict[Hashable, _Crowd] = {}
+
+    @contextlib.asynccontextmanager
+    async def place(self, row: Hashable | None, *, within_s: float) -> AsyncIterator[None]:
+        """A place at the row, had within so many seconds; at once where no row is named. Raises
+        TimeoutError."""
+        if row is None:
+            yield
+            return
+        crowd = self._at.setdefault(row, _Crowd(Turns(self._most)))
+        crowd.count += 1
+        try:
+            async with crowd.turns.turn("", within_s=within_s):
+                yield
+        finally:
+            crowd.count -= 1
+            if not crowd.count:
+                self._at.pop(row, None)

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
+from runstate_server.foundation import bounds
 from tests.support import database, races, spaces
 from tests.support.budgets import budget, reserved
-from tests.support.builders import end, in_seconds, ok, refused, scope
+from tests.support.builders import Once, end, in_seconds, ok, refused, scope
 from tests.support.journal import events
 from tests.support.processes import Replica
 from tests.support.proxy import RoundRobin, database_socket, database_through
@@ -133,6 +134,20 @@ async def test_a_refusal_waits_for_no_lock(api, database_url):
         refused(await asyncio.to_thread(money.reserve(1).send, api), "INSUFFICIENT_BUDGET")
         assert ok(await asyncio.to_thread(money.settle(it, 40, "k").send, api))["replay"]
         ok(await asyncio.to_thread(money.view().send, api))
+
+
+async def test_a_crowd_at_one_budget_leaves_connections_to_everybody_else(api, async_api, database_url):
+    """Of forty who stand at its row a few wait in the database, the others in the server."""
+    money = budget(api, scope(api), 1000)
+    other = Once(scope(api))
+    async with races.holding(database_url, ROW, money.id):
+        crowd = [asyncio.create_task(money.reserve(1).send(async_api)) for _ in range(40)]
+        ok(await asyncio.to_thread(other.acquire().send, api))
+        looks = [len(await races.until_waiting(database_url)) for _ in range(30)]
+        assert max(looks) <= bounds.row_callers_max
+        assert not any(each.done() for each in crowd)
+    assert [ok(each)["state"] for each in await asyncio.gather(*crowd)] == ["ACTIVE"] * 40
+    assert balances(api, money) == (40, 0, 960, 0)
 
 
 async def test_nothing_is_reserved_in_a_scope_after_its_end_was_answered(api, both_apis):

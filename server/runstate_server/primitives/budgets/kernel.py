@@ -105,6 +105,7 @@ async def reserve(
         amount_minor,
         settle_by,
         idempotency=idempotency,
+        meets=budget_id,
     )
 
 
@@ -131,6 +132,7 @@ async def settle(
         work_key,
         allow_overrun,
         idempotency=idempotency,
+        meets=budget_id,
     )
 
 
@@ -146,5 +148,11 @@ async def void(
     """Give a reservation up, once per work_key. Refuses: NOT_FOUND (budget, reservation), CONFLICT.
     Returns: as settle."""
     return await kernel.call(
-        "budget_void", caller.space_id, budget_id, reservation_id, work_key, idempotency=idempotency
+        "budget_void",
+        caller.space_id,
+        budget_id,
+        reservation_id,
+        work_key,
+        idempotency=idempotency,
+        meets=budget_id,
     )
