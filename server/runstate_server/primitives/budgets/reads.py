@@ -63,7 +63,7 @@ async def ledger(
 ) -> dict[str, Any]:
     """The lines of a budget's ledger, oldest first. Refuses: NOT_FOUND. Returns: {entries, nextCursor}."""
     e = _entries.c
-    wire_time = getattr(func, build).wire_time
+    functions = getattr(func, build)
     query = (
         select(
             e.seq,
@@ -73,7 +73,7 @@ async def ledger(
             e.reservation_id,
             e.scope_id,
             e.work_key,
-            wire_time(e.created_at),
+            functions.wire_time(e.created_at),
         )
         .where(e.space_id == space_id, e.budget_id == budget_id)
         .order_by(e.seq)
@@ -81,7 +81,10 @@ async def ledger(
     )
     if cursor is not None:
         query = query.where(e.seq > paging.decode_number(cursor))
-    known = select(_budgets.c.id).where(_budgets.c.space_id == space_id, _budgets.c.id == budget_id)
+    # The clock is asked along: a database of another build has no such budget, and no such clock either.
+    known = select(_budgets.c.id, functions.kernel_now()).where(
+        _budgets.c.space_id == space_id, _budgets.c.id == budget_id
+    )
     async with db.report(engine) as connection:
         if (await connection.execute(known)).one_or_none() is None:
             raise Refusal(Code.NOT_FOUND, f"budget {budget_id} does not exist in this space")
