@@ -43,7 +43,7 @@ SELECT * FROM {schema}.task_submit('{space}', ARRAY(SELECT {new_id} FROM generat
 ADMIT = """\\set n :n + 1
 SELECT facts ->> 'messageId' AS message, facts ->> 'token' AS token FROM {schema}.message_take('{space}',
   '{mailbox}'::uuid, '{run}'::uuid, false, 'task', 'bench', 'bench', {lease_s}, ARRAY[md5({key})],
-  '{{}}'::text[], 0, {key}, {print}) \\gset
+  ARRAY(SELECT md5({key} || i) FROM generate_series(1, 4) i), 0, {key}, {print}) \\gset
 SELECT * FROM {schema}.message_complete('{space}', :message::uuid, :token, '{{"n":1}}', {new_id}, NULL, NULL,
   NULL, {key} || '-done', {print});
 """
@@ -52,6 +52,16 @@ SELECT facts ->> 'reservationId' AS reservation FROM {schema}.budget_reserve('{s
   {new_id}, '{run}'::uuid, 'bench', 40, NULL, {key}, {print}) \\gset
 SELECT * FROM {schema}.budget_settle('{space}', '{budget}'::uuid, :reservation::uuid, 40, {key}, false,
   {key} || '-done', {print});
+"""
+LEND = """\\set n :n + 1
+SELECT facts ->> 'grantId' AS lent, facts ->> 'token' AS token FROM {schema}.permit_acquire('{space}',
+  '{pool}'::uuid, '{run}'::uuid, {new_id}, 1, 'bench', 'bench', {lease_s}, NULL, md5({key}), {key},
+  {print}) \\gset
+SELECT * FROM {schema}.grant_release('{space}', :lent::uuid, :token, NULL, {key} || '-done', {print});
+"""
+TAKE = """\\set n :n + 1
+SELECT * FROM {schema}.allowance_consume('{space}', '{allowance}'::uuid, '{run}'::uuid, 1, 'bench', {key},
+  {print});
 """
 WAITING = "SELECT count(*) FROM runstate.queue_ready WHERE mailbox_id = $1::text::uuid"
 IN_JOURNAL = "SELECT count(*) FROM runstate.journal WHERE root_id = $1::text::uuid AND type = $2"
@@ -213,6 +223,93 @@ def spend(site: Site) -> Workload:
     )
 
 
+def lend(site: Site) -> Workload:
+    """All connections on one pool, which has enough for all of them."""
+    place = Place(site, "lend")
+    settings = {"units": 10**9}
+    pool = str(site.send("PUT", "/permits/by-name/bench-lend", settings).raise_for_status().json()["id"])
+    asked = f'"scopeId":"{place.run}","units":1,"holder":"bench","holderSession":"bench"'
+    done = "SELECT count(*) FROM runstate.grants WHERE pool_id = $1::text::uuid AND ended = 'RELEASED'"
+    return Workload(
+        "lend",
+        "acquire + release over HTTP",
+        "acquire + release by pgbench",
+        [
+            place.post(f"/permits/{pool}/acquire", f'{{{asked},"leaseSeconds":{LEASE_S}}}', '"grantId"'),
+            place.post("/grants/%(grantId)s/release", '{"token":"%(token)s"}', '"released"'),
+        ],
+        place.script(LEND, pool=pool),
+        1,
+        _nothing_to_prepare,
+        lambda: {"journal": place.journal("permit.released"), "table": place.count(done, pool)},
+    )
+
+
+def take(site: Site) -> Workload:
+    """All connections on one allowance, whose row they lock in turn."""
+    place = Place(site, "take")
+    sizes = {"unitsLimit": 10**9, "windowSeconds": 86_400}
+    made = site.send("PUT", "/allowances/by-name/bench-take", sizes).raise_for_status().json()
+    allowance = str(made["id"])
+    done = "SELECT consumed FROM runstate.allowances WHERE id = $1::text::uuid"
+    return Workload(
+        "take",
+        "consume over HTTP",
+        "consume by pgbench",
+        [
+            place.post(
+                f"/allowances/{allowance}/consume",
+                f'{{"scopeId":"{place.run}","units":1,"holder":"bench"}}',
+                '"consumptionId"',
+            )
+        ],
+        place.script(TAKE, allowance=allowance),
+        1,
+        _nothing_to_prepare,
+        lambda: {"journal": place.journal("allowance.consumed"), "table": place.count(done, allowance)},
+    )
+
+
+def render(site: Site) -> Workload:
+    """Tasks that need a unit of a pool, one of an allowance and money, all of the same."""
+    place = Place(site, "render")
+    for path, sizes in (
+        ("permits", {"units": 10**9}),
+        ("allowances", {"unitsLimit": 10**9, "windowSeconds": 86_400}),
+        ("budgets", {"currency": "USD", "scale": 2, "limitMinor": str(10**18)}),
+    ):
+        site.send("PUT", f"/{path}/by-name/bench-render", sizes).raise_for_status()
+    units = [{"name": "bench-render", "units": 1}]
+    needs = {
+        "pools": units,
+        "quotas": units,
+        "budgets": [{"name": "bench-render", "reserveMinor": "1"}],
+    }
+    mailbox = place.mailbox("render")
+    asked = f'"scopeId":"{place.run}","mailboxId":"{mailbox}","holder":"bench","holderSession":"bench"'
+    done = (
+        "SELECT count(*) FROM runstate.messages"
+        " WHERE mailbox_id = $1::text::uuid AND ended = 'ACKED' AND outcome = '{\"n\":1}'"
+    )
+    return Workload(
+        "render",
+        "admit with needs + complete over HTTP",
+        "take with needs + complete by pgbench",
+        [
+            place.post("/tasks/admit", f'{{{asked},"leaseSeconds":{LEASE_S}}}', '"messageId"'),
+            place.post(
+                "/messages/%(messageId)s/complete",
+                '{"token":"%(token)s","result":{"payload":{"n":1}}}',
+                '"ACKED"',
+            ),
+        ],
+        place.script(ADMIT, mailbox=mailbox),
+        1,
+        lambda seconds: _fill(place, mailbox, seconds * ADMITS_PER_S_MAX, needs),
+        lambda: {"journal": place.journal("task.succeeded"), "table": place.count(done, mailbox)},
+    )
+
+
 def _nothing_to_prepare(_seconds: int) -> None:
     return
 
@@ -225,7 +322,7 @@ def _submitted(place: Place, mailbox: str) -> dict[str, int]:
     return {"journal": place.journal("task.submitted"), "table": place.count(WAITING, mailbox)}
 
 
-def _fill(place: Place, mailbox: str, count: int) -> None:
+def _fill(place: Place, mailbox: str, count: int, needs: Any = None) -> None:
     """Let at least so many tasks wait."""
 
     async def fill() -> None:
@@ -234,9 +331,18 @@ def _fill(place: Place, mailbox: str, count: int) -> None:
             missing = count - await connection.fetchval(WAITING, mailbox)
             if missing > 0:
                 backlog = Backlog(connection, install.schema_name(), place.space, mailbox)
-                await backlog.fill(place.run, missing, tasks=True)
+                await backlog.fill(place.run, missing, tasks=True, needs=needs)
 
     asyncio.run(fill())
 
 
-MAKERS = {"once": once, "submit": submit, "batch": batch, "admit": admit, "spend": spend}
+MAKERS = {
+    "once": once,
+    "submit": submit,
+    "batch": batch,
+    "admit": admit,
+    "lend": lend,
+    "take": take,
+    "spend": spend,
+    "render": render,
+}

@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from examples.demo import jobs, scenes
+from examples.demo import jobs, scenes, sharing
 from examples.demo.account import Claim, Teller
 from examples.demo.stage import GaveUp, Stage
 from examples.demo.tail import Tail
@@ -49,7 +49,7 @@ def _play(teller: Teller) -> None:
         teller.say("Lines with | are the journal's, told live by one more client, which watches.")
         try:
             with Tail(stage.site, teller.began_at) as tail:
-                for scene in (*scenes.ALL, jobs.shared_pages):
+                for scene in (*scenes.ALL, jobs.shared_pages, sharing.scarce_things):
                     scene(stage, teller)
                 told = tail.all_told()
             teller.claims([Claim(f"the tail told each of the space's {told} events once", told > 0)])
@@ -59,7 +59,9 @@ def _play(teller: Teller) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=90, help="give up after so many seconds (default 90)")
+    parser.add_argument(
+        "--seconds", type=int, default=150, help="give up after so many seconds (default 150)"
+    )
     return parser
 
 

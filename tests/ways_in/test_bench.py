@@ -64,11 +64,16 @@ MEASURED = {
     "batch": ("tasks/batch of 100", "task_submit of 100"),
     "admit": ("admit + complete", "take + complete"),
     "spend": ("reserve + settle", "reserve + settle"),
+    "lend": ("acquire + release", "acquire + release"),
+    "take": ("consume", "consume"),
+    "render": ("admit with needs + complete", "take with needs + complete"),
 }
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("chosen", [("once", "batch"), ("submit", "admit"), ("spend",)], ids="+".join)
+@pytest.mark.parametrize(
+    "chosen", [("once", "batch"), ("submit", "admit"), ("spend", "lend"), ("take", "render")], ids="+".join
+)
 def test_the_load_script_compares_what_it_is_told_to_with_pgbench_and_finds_all_of_it_recorded(chosen):
     only = [part for name in chosen for part in ("--only", name)]
     said = run("bench.load", "--seconds", "1", "--rounds", "1", *only)

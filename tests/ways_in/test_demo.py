@@ -17,7 +17,7 @@ from tests.support.crowd import Telling
 from tests.support.processes import environment
 from tests.support.site import Event
 
-DEMO = [sys.executable, "-m", "examples.demo", "--seconds", "150"]
+DEMO = [sys.executable, "-m", "examples.demo", "--seconds", "240"]
 
 
 def start_demo():
@@ -43,6 +43,7 @@ def test_the_demo_shows_what_it_says_and_ends_0():
         "A slow owner comes back too late",
         "The same by plain HTTP",
         "A queue, with a worker killed and a deploy in the middle",
+        "Twenty workers share three browsers, 60 searches a minute and 5.00 USD",
     ]
     claims = re.findall(r"(?m)^   (true|FALSE) ", said)
     assert set(claims) == {"true"}

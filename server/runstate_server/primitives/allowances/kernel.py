@@ -93,6 +93,7 @@ async def consume(
         units,
         holder,
         idempotency=idempotency,
+        meets=allowance_id,
     )
 
 
@@ -121,6 +122,7 @@ async def wait(
         holder,
         ttl_s,
         idempotency=idempotency,
+        meets=allowance_id,
     )
 
 

@@ -74,6 +74,7 @@ async def take(
         list(grants),
         wait_s,
         idempotency=idempotency,
+        meets=None if form == "message" else mailbox_id,
     )
 
 

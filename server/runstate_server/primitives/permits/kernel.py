@@ -81,6 +81,7 @@ async def acquire(
         waiter_id,
         token,
         idempotency=idempotency,
+        meets=pool_id,
     )
 
 
@@ -109,6 +110,7 @@ async def wait(
         holder,
         ttl_s,
         idempotency=idempotency,
+        meets=pool_id,
     )
 
 
