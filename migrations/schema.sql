@@ -894,6 +894,18 @@ CREATE UNIQUE INDEX entries_work_key ON runstate.budget_entries USING btree (bud
 
 CREATE INDEX grants_due ON runstate.grants USING btree (due_at) WHERE (ended IS NULL);
 
+-- Name: grants_in_space; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX grants_in_space ON runstate.grants USING btree ((
+CASE
+    WHEN (ended IS NULL) THEN space_id
+    ELSE NULL::text
+END), root_id) WHERE (
+CASE
+    WHEN (ended IS NULL) THEN space_id
+    ELSE NULL::text
+END IS NOT NULL);
+
 -- Name: grants_observed; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX grants_observed ON runstate.grants USING btree (pool_id, ended_at) WHERE (observation IS NOT NULL);
@@ -1105,6 +1117,18 @@ CREATE UNIQUE INDEX scopes_run_name ON runstate.scopes USING btree (space_id, ru
 -- Name: waiters_held; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX waiters_held ON runstate.line_waiters USING btree (hold_until) WHERE (state = 'SIGNALED'::text);
+
+-- Name: waiters_in_space; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX waiters_in_space ON runstate.line_waiters USING btree ((
+CASE
+    WHEN (state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text])) THEN space_id
+    ELSE NULL::text
+END), since) WHERE (
+CASE
+    WHEN (state = ANY (ARRAY['WAITING'::text, 'SIGNALED'::text])) THEN space_id
+    ELSE NULL::text
+END IS NOT NULL);
 
 -- Name: waiters_line; Type: INDEX; Schema: runstate; Owner: -
 

@@ -82,6 +82,8 @@ counted_max: Final = 100_000
 waits_told_max: Final = 1_000
 waits_looked_at_max: Final = 5_000
 circle_holders_max: Final = 50
+blockers_max: Final = 50  # holders of one pool that are told of
+heads_looked_at_max: Final = 500
 
 # Inside
 lock_timeout_ms: Final = 500

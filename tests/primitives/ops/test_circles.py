@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runstate_server.primitives.ops.reads.waits import Holder, Wait, find_cycles
+from runstate_server.primitives.ops.reads.circles import Holder, Wait, find_cycles
 
 NAMES = "abcdefg"
 WAYS = st.lists(st.tuples(st.sampled_from(NAMES), st.sets(st.sampled_from(NAMES), max_size=3)), max_size=12)
@@ -11,7 +11,7 @@ WAYS = st.lists(st.tuples(st.sampled_from(NAMES), st.sets(st.sampled_from(NAMES)
 
 def wait_of(name, others):
     held = [Holder(other, "1", "later") for other in sorted(others)]
-    return Wait("claim", "k", None, (name, "1"), "scope", "since", None, None, None, held)
+    return Wait("claim", "k", None, (name, "1"), "scope", "since", "said", held)
 
 
 def distances(ways, start):

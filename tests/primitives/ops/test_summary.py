@@ -11,6 +11,7 @@ EMPTY = {
     "scopes": {"active": 0, "runs": 0},
     "claims": {"held": 0},
     "once": {"held": 0},
+    "grants": {"held": 0},
     "queues": {"ready": 0, "delayed": 0, "leased": 0, "dead": 0, "oldestReadyAt": None},
     "tasks": {"QUEUED": 0, "RUNNING": 0},
     "workers": 0,
@@ -52,6 +53,7 @@ def test_everything_of_the_space_is_counted_over_runs_and_mailboxes(api):
         "scopes": {"active": 6, "runs": 4},  # in_seconds makes a run each time, too
         "claims": {"held": 2},
         "once": {"held": 2},
+        "grants": {"held": 0},
         "queues": {"ready": 4, "delayed": 2, "leased": 2, "dead": 2},
         "tasks": {"QUEUED": 2, "RUNNING": 2},
         "workers": 3,

@@ -208,7 +208,7 @@ END $$;
 -- Admit at most as many tasks as there are tokens, all of one lane: its resources are locked then. again: the
 -- call has done something else, or was too late, and is to be repeated. Else, with nothing admitted: next_s,
 -- when it may be worth looking again, topics, what more to sleep on; for a call that waits p_wait_s more the
--- heads that it met take their places in lines.
+-- heads that it met take their places in lines, and for one that does not they are told of in reports.
 CREATE FUNCTION kernel.admit_take(p_space text, p_mailbox uuid, p_path uuid[], p_below boolean,
   p_holder text, p_session text, p_lease_s double precision, p_tokens text[], p_grants text[],
   p_wait_s double precision, p_now timestamptz, OUT ids uuid[], OUT consumed json[], OUT wake text[],
@@ -259,7 +259,7 @@ BEGIN
   IF NOT again AND pg_catalog.cardinality(ids) = 0 THEN
     SELECT kernel.seconds_until(n.at, p_now), COALESCE(n.topics, '{}'::text[]) INTO next_s, topics
       FROM kernel.places_next(p_space, p_mailbox, p_path[1], v_heads, p_now) n;
-    IF p_wait_s > 0 AND pg_catalog.cardinality(v_heads) > 0 THEN
+    IF pg_catalog.cardinality(v_heads) > 0 THEN
       PERFORM kernel.places_take(p_space, p_mailbox, p_path[1], v_heads, p_holder, p_wait_s, p_now);
       next_s := LEAST(next_s, 3);
     END IF;

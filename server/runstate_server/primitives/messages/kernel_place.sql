@@ -85,7 +85,7 @@ END $$;
 CREATE FUNCTION kernel.places_take(p_space text, p_mailbox uuid, p_root uuid, p_seqs bigint[], p_holder text,
   p_wait_s double precision, p_now timestamptz) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  v_until timestamptz := p_now + pg_catalog.make_interval(secs => LEAST(p_wait_s, 6));
+  v_until timestamptz := p_now + pg_catalog.make_interval(secs => LEAST(GREATEST(p_wait_s, 0), 6));
   v_seq bigint;
   v_wrote boolean := false;
 BEGIN
@@ -94,7 +94,9 @@ BEGIN
       SELECT 1 FROM runstate.lane_waits w
         JOIN runstate.queue_ready r ON r.space_id = p_space AND r.seq = s.seq
        WHERE w.mailbox_id = p_mailbox AND w.root_id = p_root AND w.lane = r.lane AND w.space_id = p_space
-         AND w.seq = s.seq AND w.seen_until >= LEAST(v_until, p_now + interval '3 seconds'))
+         AND CASE WHEN p_wait_s > 0
+           THEN w.seq = s.seq AND w.seen_until >= LEAST(v_until, p_now + interval '3 seconds')
+           ELSE w.seen_until > p_now OR (w.seq = s.seq AND w.seen_until > p_now - interval '3 seconds') END)
   LOOP
     PERFORM kernel.place_take(p_space, p_mailbox, p_root, v_seq, p_holder, v_until, p_now);
     v_wrote := true;

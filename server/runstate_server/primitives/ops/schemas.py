@@ -7,7 +7,7 @@ from runstate_server.web.schemas import View
 
 
 class Worker(View):
-    """Who holds something now. keys: of claims and of once; messages: their ids."""
+    """Who holds something now. keys: of claims and of once; grants and messages: their ids."""
 
     holder: str
     session: str
@@ -19,7 +19,7 @@ class Worker(View):
 
 class WaitingInRun(View):
     """permit: the key, name or id of what is waited for, whatever the kind; holder: null where the call does
-    not say who waits."""
+    not say who waits; position: in the line of a pool or an allowance, from 1."""
 
     kind: str
     permit: str
@@ -71,7 +71,7 @@ class RunReport(View):
 
 
 class Blocker(View):
-    """Who holds what is waited for."""
+    """Who holds what is waited for; of a pool's units the first lease of each that ends."""
 
     holder: str
     session: str
@@ -79,8 +79,9 @@ class Blocker(View):
 
 
 class Wait(View):
-    """resource: a key, name or id. cycle: the holders that wait for each other in a circle, from this one on;
-    null when this wait closes none. why: the same for people, in a sentence."""
+    """resource: a key, name or id; units: of a budget minor ones. cycle: the holders that wait for each other
+    in a circle, from this one on; null when this wait closes none. why: the same for people, in a
+    sentence."""
 
     kind: str
     resource: str
@@ -141,6 +142,7 @@ class Summary(View):
     scopes: Scopes
     claims: Held
     once: Held
+    grants: Held
     queues: Queues
     tasks: Unfinished
     workers: int

@@ -28,12 +28,12 @@ _EVERY = "runstate.messages m"
 # read as far as the page needs.
 _UNSETTLED = """(
     {waiting}(SELECT l.seq, l.message_id FROM runstate.queue_leased l
-      WHERE l.space_id = :space AND l.lane = 1 ORDER BY l.seq DESC)) q
+      WHERE l.space_id = :space AND l.lane >= 1 ORDER BY l.seq DESC)) q
   CROSS JOIN LATERAL (
     SELECT x.id, x.space_id, x.scope_id, x.mailbox_id, x.task_key, x.ended FROM runstate.messages x
      WHERE x.space_id = :space AND x.id = q.message_id OFFSET 0) m"""
 _WAITING = """(SELECT r.seq, r.message_id FROM runstate.queue_ready r
-      WHERE r.space_id = :space AND r.lane = 1 ORDER BY r.seq DESC)
+      WHERE r.space_id = :space AND r.lane >= 1 ORDER BY r.seq DESC)
     UNION ALL
     """
 _MAY_BE = {

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from runstate_server.foundation import bounds, db
 from runstate_server.foundation.errors import Code, Refusal
-from runstate_server.primitives.ops.reads import ALIVE
+from runstate_server.primitives.ops.reads import ALIVE, capacity
 from runstate_server.primitives.ops.reads.finished import finished
 from runstate_server.primitives.tasks.schemas import State as TaskState
 
@@ -97,12 +97,12 @@ WITH {boxes}, waiting AS MATERIALIZED (
          sum(c.delayed) FILTER (WHERE s.effective = 'ACTIVE') AS delayed,
          sum(c.leased) FILTER (WHERE s.effective = 'ACTIVE') AS leased,
          min(c.oldest_at) FILTER (WHERE s.effective = 'ACTIVE') AS oldest_at,
-         sum(c.ready + c.delayed) FILTER (WHERE c.lane = 1 AND s.effective = 'ACTIVE') AS queued,
-         sum(c.leased) FILTER (WHERE c.lane = 1 AND s.effective = 'ACTIVE') AS running,
+         sum(c.ready + c.delayed) FILTER (WHERE c.lane >= 1 AND s.effective = 'ACTIVE') AS queued,
+         sum(c.leased) FILTER (WHERE c.lane >= 1 AND s.effective = 'ACTIVE') AS running,
          sum(c.expired + CASE WHEN s.effective = 'EXPIRED' THEN c.ready + c.delayed + c.leased ELSE 0 END)
-           FILTER (WHERE c.lane = 1) AS expired,
+           FILTER (WHERE c.lane >= 1) AS expired,
          sum(c.ready + c.delayed + c.leased)
-           FILTER (WHERE c.lane = 1 AND s.effective IN ('CANCELLED', 'COMPLETED')) AS cancelled
+           FILTER (WHERE c.lane >= 1 AND s.effective IN ('CANCELLED', 'COMPLETED')) AS cancelled
     FROM counted c {counted_within}
    GROUP BY c.mailbox_id
 )
@@ -117,22 +117,26 @@ SELECT b.id::text, m.name, m.mode, COALESCE(u.ready, 0)::int, COALESCE(u.delayed
  ORDER BY m.name
 """
 
-# Indexes: claims_held, once_held, leased_of_run.
+# Indexes: claims_held, once_held, grants_in_space, leased_of_run. Grants outlive their scope.
 _WORKERS = """
 WITH {boxes}, held AS (
-  SELECT c.holder, c.session, c.key, NULL AS message, c.expires_at, c.scope_id FROM runstate.claims c
-   WHERE c.space_id = :space AND c.root_id = :root AND c.held
+  SELECT c.holder, c.session, c.key, NULL AS lent, NULL AS message, c.expires_at, c.scope_id
+    FROM runstate.claims c WHERE c.space_id = :space AND c.root_id = :root AND c.held
   UNION ALL
-  SELECT o.holder, o.session, o.key, NULL, o.expires_at, o.scope_id FROM runstate.once o
+  SELECT o.holder, o.session, o.key, NULL, NULL, o.expires_at, o.scope_id FROM runstate.once o
    WHERE o.space_id = :space AND o.root_id = :root AND o.state = 'HELD'
   UNION ALL
-  SELECT l.holder, l.session, NULL, l.message_id::text, l.expires_at, l.scope_id FROM leased l
+  SELECT g.holder, g.session, NULL, g.id::text, NULL, g.expires_at, g.scope_id FROM runstate.grants g
+   WHERE CASE WHEN g.ended IS NULL THEN g.space_id END = :space AND g.root_id = :root
+  UNION ALL
+  SELECT l.holder, l.session, NULL, NULL, l.message_id::text, l.expires_at, l.scope_id FROM leased l
    WHERE l.deadline IS NULL OR l.deadline > :now
 ), live AS (
-  SELECT h.holder, h.session, h.key, h.message, h.expires_at FROM held h {held_within}
-   WHERE h.expires_at > :now AND s.effective = 'ACTIVE' LIMIT :counted
+  SELECT h.holder, h.session, h.key, h.lent, h.message, h.expires_at FROM held h {held_within}
+   WHERE h.expires_at > :now AND (s.effective = 'ACTIVE' OR h.lent IS NOT NULL) LIMIT :counted
 )
 SELECT v.holder, v.session, (array_agg(v.key ORDER BY v.key) FILTER (WHERE v.key IS NOT NULL))[1:{listed}],
+       (array_agg(v.lent ORDER BY v.lent) FILTER (WHERE v.lent IS NOT NULL))[1:{listed}],
        (array_agg(v.message ORDER BY v.message) FILTER (WHERE v.message IS NOT NULL))[1:{listed}],
        {build}.wire_time(min(v.expires_at))
   FROM live v GROUP BY v.holder, v.session ORDER BY v.holder COLLATE "C", v.session COLLATE "C" LIMIT :listed
@@ -140,9 +144,54 @@ SELECT v.holder, v.session, (array_agg(v.key ORDER BY v.key) FILTER (WHERE v.key
 
 # Primary key of waits, by its space.
 _WAITING = """
-SELECT w.kind, w.resource, w.units, w.holder, {build}.wire_time(w.since) FROM runstate.waits w {waits_within}
+SELECT w.kind, w.resource, w.units, w.holder, {build}.wire_time(w.since), NULL::bigint
+  FROM runstate.waits w {waits_within}
  WHERE w.space_id = :space AND w.root_id = :root AND w.replica = {alive}
  ORDER BY w.since LIMIT :listed
+"""
+# Indexes: waiters_of_run, waiters_line, which give these orders without a sort. Each line is read once, to
+# find the places of this run's in it. The space is that of the waiter's scope.
+_IN_LINES = """
+WITH mine AS MATERIALIZED (
+  SELECT w.id, w.kind, w.resource_id, w.units, w.holder, w.since
+    FROM (SELECT x.id, x.kind, x.resource_id, x.units, x.holder, x.since, x.ticket, x.scope_id
+            FROM runstate.line_waiters x WHERE x.root_id = :root AND {line_of_x}
+           ORDER BY x.scope_id LIMIT :counted) w {waits_within}
+   WHERE s.effective = 'ACTIVE' ORDER BY w.since, w.ticket LIMIT :listed
+), lines AS MATERIALIZED (
+  SELECT d.resource_id, ARRAY(
+      SELECT y.id FROM runstate.line_waiters y
+       WHERE y.resource_id = d.resource_id AND {line_of_y}
+       ORDER BY y.ticket LIMIT :counted) AS ids
+    FROM (SELECT DISTINCT m.resource_id FROM mine m) d
+)
+SELECT m.kind, n.name, m.units, m.holder, {build}.wire_time(m.since), array_position(l.ids, m.id)
+  FROM mine m JOIN lines l ON l.resource_id = m.resource_id
+  CROSS JOIN LATERAL (
+    SELECT p.name FROM runstate.pools p
+     WHERE m.kind = 'permit' AND p.space_id = :space AND p.id = m.resource_id
+    UNION ALL
+    SELECT a.name FROM runstate.allowances a
+     WHERE m.kind = 'allowance' AND a.space_id = :space AND a.id = m.resource_id) n
+ ORDER BY m.since
+"""
+# Index: lane_waits_lane.
+_HEADS = """
+WITH {boxes}
+SELECT w.kind, n.name, w.units, w.holder, {build}.wire_time(w.blocked_at), NULL::bigint
+  FROM boxes b
+  CROSS JOIN LATERAL (
+    SELECT x.kind, x.resource_id, x.units, x.holder, x.scope_id, x.blocked_at, x.seq, x.since
+      FROM runstate.lane_waits x
+     WHERE x.space_id = :space AND x.mailbox_id = b.id AND x.root_id = :root AND {seen_lately}
+     LIMIT :heads OFFSET 0) w {waits_within} {still_lacks}
+  CROSS JOIN LATERAL (
+    SELECT p.name FROM runstate.pools p WHERE w.kind = 1 AND p.space_id = :space AND p.id = w.resource_id
+    UNION ALL
+    SELECT a.name FROM runstate.allowances a WHERE w.kind = 2 AND a.space_id = :space AND a.id = w.resource_id
+    UNION ALL
+    SELECT u.name FROM runstate.budgets u WHERE w.kind = 3 AND u.space_id = :space AND u.id = w.resource_id) n
+ WHERE s.effective = 'ACTIVE' ORDER BY w.blocked_at, w.seq, w.kind, w.resource_id LIMIT :listed
 """
 
 _LEVELS = ("a0", "a1", "a2")  # the columns of the queues that hold a scope's ancestors, by depth
@@ -165,6 +214,7 @@ async def run(engine: AsyncEngine, build: str, space_id: str, scope_id: uuid.UUI
             "depth": len(path),
             "listed": bounds.listed_max,
             "counted": bounds.counted_max,
+            "heads": bounds.heads_looked_at_max,
         }
         look = _Look(connection, build, _LEVELS[level], asked)
         queues = await look.rows(_QUEUES)
@@ -173,7 +223,7 @@ async def run(engine: AsyncEngine, build: str, space_id: str, scope_id: uuid.UUI
             "rootScopeId": str(root_id),
             "scope": facts,
             "workers": [_worker(row) for row in await look.rows(_WORKERS)],
-            "waiting": [_waiting(row) for row in await look.rows(_WAITING)],
+            "waiting": await _all_waiting(look),
             "queues": [_queue(row) for row in queues if any(row[3:7])],
             "tasks": _tasks(queues, done),
             "timers": [],
@@ -188,7 +238,8 @@ class _Look:
     def __init__(self, connection: AsyncConnection, build: str, level: str, asked: dict[str, Any]) -> None:
         self._connection = connection
         self._asked = asked
-        self._parts = {"boxes": _BOXES, "counts": _COUNTS, "alive": ALIVE} | {
+        self._parts = {"boxes": _BOXES, "counts": _COUNTS, "alive": ALIVE} | capacity.parts("x", "y")
+        self._parts |= {
             f"{name}_within": _WITHIN.replace("{of}", of)
             for name, of in zip(("dead", "counted", "held", "waits", "finished"), "dchwg", strict=True)
         }
@@ -202,27 +253,24 @@ class _Look:
 
 
 def _worker(row: Any) -> dict[str, Any]:
-    holder, session, keys, messages, earliest = row
+    holder, session, keys, grants, messages, earliest = row
     return {
         "holder": holder,
         "session": session,
         "keys": keys or [],
-        "grants": [],
+        "grants": grants or [],
         "messages": messages or [],
         "earliestLeaseExpiry": earliest,
     }
 
 
-def _waiting(row: Any) -> dict[str, Any]:
-    kind, resource, units, holder, since = row
-    return {
-        "kind": kind,
-        "permit": resource,
-        "units": units,
-        "holder": holder,
-        "since": since,
-        "position": None,
-    }
+async def _all_waiting(look: _Look) -> list[dict[str, Any]]:
+    """In polls, in lines, and heads of lanes; the longest first."""
+    rows = await look.rows(_WAITING) + await look.rows(_IN_LINES)
+    rows += [(capacity.KINDS[kind], *told) for kind, *told in await look.rows(_HEADS)]
+    names = ("kind", "permit", "units", "holder", "since", "position")
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return sorted(found, key=lambda wait: str(wait["since"]))[: bounds.listed_max]
 
 
 def _queue(row: Any) -> dict[str, Any]:
