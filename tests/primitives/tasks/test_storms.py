@@ -41,19 +41,23 @@ async def test_an_admit_that_waits_as_a_unit_comes_free_takes_it_or_is_woken(thr
 
     async def poll():
         told, taken = await second.admit(mailbox, run, wait_s=20.0)
+        asleep.set()
         if not taken:
             told, taken = await second.admit(mailbox, run, wait_s=20.0)
+        looked.set()
         return told, taken
 
-    async def release(grant, steps):
-        for _ in range(steps):
-            await first.connection.fetchval("SELECT 1")
+    async def release(grant, after):
+        if after is not None:
+            await after.wait()
         return await first.release(grant)
 
     woken = 0
     for _ in range(WAKES):
         grant = (await first.acquire(pool, run)).facts["grantId"]
-        (told, taken), freed = await asyncio.gather(poll(), release(grant, chance.randrange(12)))
+        asleep, looked = asyncio.Event(), asyncio.Event()
+        freed_after = chance.choice([None, asleep, looked])
+        (told, taken), freed = await asyncio.gather(poll(), release(grant, freed_after))
         if not taken:
             topic = told.sleep[0].removeprefix("+")
             assert any(topic in wake for wake in freed.wake), "asleep beside a free unit, and nobody wakes it"
@@ -61,7 +65,7 @@ async def test_an_admit_that_waits_as_a_unit_comes_free_takes_it_or_is_woken(thr
             _, taken = await second.admit(mailbox, run)
         ((message, token),) = taken
         assert (await second.complete(message, token)).code is None
-    assert woken > WAKES // 50, "too few came between"
+    assert woken > WAKES // 10, "too few came after the last look"
 
 
 async def test_opposite_needs_many_times_without_a_deadlock(three):
