@@ -41,6 +41,7 @@ def everything(client, space, door):
     searches = allowance(client, it.scope, 1)
     ok(searches.consume().send(client))
     queued = ok(searches.wait(ttlSeconds=3600).send(client))
+    ok(searches.cool(86_400).send(client))  # whatever time of the day it is, nothing is granted meanwhile
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(

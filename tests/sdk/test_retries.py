@@ -22,6 +22,7 @@ ANSWERS = {
         200, {"id": "task-1", "scopeId": "run-1", "state": "SUCCEEDED", "outcome": 7, "outcomeReason": None}
     ),
     "POST /claims": Answer(201, {"key": "c", "generation": "1", "token": "t", "leaseExpiresAt": LATER}),
+    "POST /claims/c/release": Answer(200, {"released": True}),
 }
 FAULTS = {
     "a lost answer": DROP,
@@ -45,13 +46,17 @@ def unlucky(request):
         yield peer
 
 
-def test_a_plain_call_is_tried_once(unlucky):
+def test_a_plain_call_is_tried_once_and_what_it_may_have_been_given_is_given_back(unlucky):
+    """A claim whose answer was lost is asked for again under the same key, only to release it."""
     with Runstate(**SETTINGS, base_url=unlucky.url) as client:
         scope = client.scope("run-1")
         for call in (client.scopes.create, scope.status, lambda: scope.claim("c").acquire()):
             with pytest.raises(UnavailableError):
                 call()
-    assert len(unlucky.requests) == 3
+    asked = [f"{r.method} {r.path.removeprefix('/v1/spaces/s')}" for r in unlucky.requests]
+    taking = ["POST /claims"] * 2 + ["POST /claims/c/release"] * 2
+    assert asked == ["POST /scopes", "GET /scopes/run-1", *taking]
+    assert len({r.headers["idempotency-key"] for r in unlucky.requests[2:4]}) == 1
 
 
 def test_once_and_a_job_wait_on(unlucky):

@@ -25,7 +25,7 @@ LAWS = {
      WHERE (m.seq, m.mailbox_id, m.scope_id, m.root_id)
            IS DISTINCT FROM (n.seq, n.mailbox_id, n.scope_id, n.a0)
         OR (s.path[1], s.path[2], s.path[3]) IS DISTINCT FROM (n.a0, n.a1, n.a2)
-        OR n.lane <> CASE WHEN m.task_key IS NULL THEN 0 ELSE 1 END
+        OR n.lane <> m.lane OR (m.task_key IS NULL) <> (m.lane = 0)
         OR n.rank <> CASE WHEN b.mode = 'INBOX' THEN 0 ELSE -m.priority END
         OR n.deadline IS DISTINCT FROM LEAST(m.deadline, s.effective_deadline)""",
     "each scope with unsettled work in an INBOX has one head, delivered or deliverable": """

@@ -1,7 +1,5 @@
 """The life of allowances: windows, the order of those who wait, cooldowns, changes of size."""
 
-from datetime import datetime, timedelta
-
 import pytest
 
 from tests.support import races
@@ -11,20 +9,13 @@ from tests.support.events import read
 
 
 @pytest.fixture
-def searches(api):
+def searches(api, clock):
+    clock.to_the_next(DAY)
     return allowance(api, scope(api), 3)
 
 
 def waits(api, searches, units=1, **how):
     return ok(searches.wait(units, **how).send(api))
-
-
-def at_the_start(api, searches, clock):
-    """Shift the clock to where the next window of the allowance begins."""
-    seen = ok(searches.view().send(api))
-    start = datetime.fromisoformat(seen["windowStart"])
-    end = start + timedelta(seconds=seen["windowSeconds"])
-    clock.shift((end - clock.now()).total_seconds() + 1)
 
 
 def state(api, waiter):
@@ -69,7 +60,7 @@ def test_a_clock_that_goes_back_refills_no_window(api, searches, clock):
 
 def test_those_who_wait_are_granted_in_order_as_the_window_turns_and_nobody_overtakes(api, clock):
     searches = allowance(api, scope(api), 3, HOUR // 2)
-    at_the_start(api, searches, clock)
+    clock.to_the_next(HOUR // 2)
     assert waits(api, searches, 2)["state"] == "GRANTED"
     large, small = (waits(api, searches, units, ttlSeconds=HOUR) for units in (3, 1))
     assert (large["state"], large["position"], large["consumptionId"]) == ("WAITING", 1, None)
@@ -128,7 +119,7 @@ def test_a_cooldown_grants_nothing_to_anybody_and_is_never_shortened(api, search
 
 def test_the_turn_of_a_window_is_taken_without_anybody_asking(api, clock):
     quick = allowance(api, scope(api), 1, 60)
-    at_the_start(api, quick, clock)
+    clock.to_the_next(60)
     ok(quick.consume().send(api))
     ok(quick.wait(ttlSeconds=HOUR, holder="zoe").send(api))
     clock.shift(60)
@@ -150,6 +141,7 @@ def test_more_than_a_window_has_is_refused_and_a_smaller_limit_sends_such_waiter
 
 
 def test_a_change_of_size_is_no_refill(api, clock):
+    clock.to_the_next(DAY)
     searches = allowance(api, scope(api), 3, HOUR)
     ok(searches.consume(3).send(api))
     for seconds in (60, DAY, HOUR):

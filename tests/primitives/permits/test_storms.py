@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.support import raw, spaces
+from tests.support.clock import Clock
 
 ROUNDS = 250 * int(os.environ.get("SCALE", "1"))
 
@@ -16,6 +17,27 @@ async def three(fresh_database, kernel_schema):
     space = spaces.create(fresh_database)
     async with raw.connections(fresh_database, kernel_schema, space.id, 3) as opened:
         yield opened
+
+
+async def test_of_five_hundred_waiters_half_die_and_the_others_are_served_in_order(
+    three, fresh_database, kernel_schema
+):
+    """Those who are not looked after any more hold nobody up, one by one or all at once."""
+    first, second, _ = three
+    run = await first.scope()
+    pool = await first.pool(1)
+    grant = (await first.acquire(pool, run)).facts["grantId"]
+    line = [await second.wait(pool, run, 60.0 if n % 2 else 3600.0) for n in range(500)]
+    assert (await first("pool_view", pool)).facts["waiting"] == 500
+    Clock(fresh_database).shift(61)
+    assert (await first("pool_view", pool)).facts["waiting"] == 250
+    for waiter in line[::2]:
+        await first.release(grant)
+        assert await state(second, waiter) == "SIGNALED"
+        grant = (await second.acquire(pool, run, waiter)).facts["grantId"]
+    assert {await state(second, w) for w in line[1::2]} == {"EXPIRED"}
+    await first.release(grant)
+    assert (await first("pool_view", pool)).facts["unitsUsed"] == 0
 
 
 async def state(one, waiter):

@@ -6,11 +6,12 @@ import random
 
 import pytest
 
+from tests.support import races
 from tests.support.builders import ok, refused, scope
 from tests.support.events import read
 from tests.support.needs import RENDER, needs, site
 from tests.support.permits import look, pool, release
-from tests.support.queues import batch, cancel, delivery, mailbox, nothing, submitted
+from tests.support.queues import Mailbox, batch, cancel, delivery, mailbox, nothing, submitted
 
 BIG_WAIT_MS = 25_000
 
@@ -173,6 +174,24 @@ async def test_opposite_orders_of_the_same_resources_end_in_no_deadlock(api, bot
     counts = ok(api.get(f"/ops/runs/{run}"))["tasks"]
     assert counts["SUCCEEDED"] == 80
     assert here.left(api)[0] == 0
+
+
+async def test_a_task_in_the_hands_of_another_call_hides_none_behind_other_needs(patient):
+    """A call that stands still with the row of a task in its hands, as one of a replica that is stopped."""
+    async with patient.client() as (_, client):
+        run = ok(await client.post("/scopes", json={}), 201)["id"]
+        for name in ("browsers", "gpus"):
+            ok(await client.post("/permits", json={"name": name, "units": 2}), 201)
+        box = Mailbox(ok(await client.post("/mailboxes", json={"name": "m"}), 201)["id"], run)
+        held = ok(await box.submit("held", requirements=needs({"browsers": 1})).send(client), 201)
+        free = ok(await box.submit("free", requirements=needs({"gpus": 1})).send(client), 201)
+        row = "SELECT 1 FROM runstate.queue_ready WHERE message_id = $1::text::uuid FOR UPDATE"
+        async with races.holding(patient.database_url, row, held["taskId"]):
+            assert ok(await box.admit().send(client))["taskId"] == free["taskId"]
+            assert (await box.admit().send(client)).status_code == 204
+            waiting = asyncio.create_task(box.admit(waitMs=BIG_WAIT_MS).send(client))
+            await asyncio.sleep(0.3)
+        assert ok(await asyncio.wait_for(waiting, 12))["taskId"] == held["taskId"]
 
 
 async def test_a_blocked_task_that_ends_leaves_its_place(api, both_apis):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.allowances import DAY
 from tests.support.budgets import budget
 from tests.support.builders import Call, end, ok, refused, scope
 from tests.support.events import read
@@ -11,7 +12,8 @@ from tests.support.queues import batch, cancel, delivery, mailbox, nothing, subm
 
 
 @pytest.fixture
-def here(api):
+def here(api, clock):
+    clock.to_the_next(DAY)
     return site(api, scope(api))
 
 

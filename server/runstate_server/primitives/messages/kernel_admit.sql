@@ -40,12 +40,15 @@ CREATE FUNCTION kernel.needs_lacking(p_space text, p_kinds int[], p_resources uu
 $$;
 
 -- Take the turns of pools and allowances of a mailbox's lanes in which something is due, by kind and id.
--- Returns null when none was: nothing is locked then. Else the call has done something, and is repeated.
+-- Returns null when nothing came of it (what is due may be in the hands of another call). Else the call has
+-- done something, and is repeated, so that it does not lock in two orders.
 CREATE FUNCTION kernel.admit_turns(p_space text, p_mailbox uuid, p_root uuid, p_now timestamptz)
 RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_kind int;
   v_id uuid;
+  v_now timestamptz;
+  v_turn text[];
   v_wake text[];
 BEGIN
   FOR v_kind, v_id IN
@@ -58,8 +61,11 @@ BEGIN
   LOOP
     IF v_kind = 1 AND kernel.permit_due(p_space, v_id, p_now) THEN
       PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_id FOR NO KEY UPDATE;
-      v_wake := COALESCE(v_wake, '{}'::text[])
-        || kernel.permit_turn(p_space, v_id, kernel.kernel_now());
+      v_now := kernel.kernel_now();
+      v_turn := kernel.permit_turn(p_space, v_id, v_now);
+      IF pg_catalog.cardinality(v_turn) > 0 OR NOT kernel.permit_due(p_space, v_id, v_now) THEN
+        v_wake := COALESCE(v_wake, '{}'::text[]) || v_turn;
+      END IF;
     ELSIF v_kind = 2 AND kernel.allowance_due(p_space, v_id, p_now) THEN
       PERFORM 1 FROM runstate.allowances a WHERE a.space_id = p_space AND a.id = v_id FOR NO KEY UPDATE;
       v_wake := COALESCE(v_wake, '{}'::text[])
@@ -122,10 +128,11 @@ BEGIN
   RETURN pg_catalog.array_to_json(v_consumed);
 END $$;
 
--- The first head that can be had, rank by rank, in each by the time available. heads: those met before it
--- that cannot, a hundred at most, newest rank first; lacking is looked at once more by those who write of it.
+-- The first head that can be had, rank by rank, in each by the time available. p_lane: of this lane alone;
+-- p_but: lanes to leave alone. blocked: the heads met before it that cannot be had, a hundred at most; what
+-- they lack is looked at once more by those who write of it.
 CREATE FUNCTION kernel.admit_pick(p_space text, p_mailbox uuid, p_level int, p_anchor uuid, p_root uuid,
-  p_lane int, p_now timestamptz, OUT lane int, OUT seq bigint, OUT blocked bigint[])
+  p_lane int, p_but int[], p_now timestamptz, OUT lane int, OUT seq bigint, OUT blocked bigint[])
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_rank smallint;
@@ -141,7 +148,7 @@ BEGIN
   FOR v_rank, v_lanes IN
     SELECT d.rank, pg_catalog.array_agg(d.lane) FROM runstate.queue_lanes d
      WHERE d.space_id = p_space AND d.a0 = p_root AND d.mailbox_id = p_mailbox AND d.lane >= 1
-       AND (p_lane IS NULL OR d.lane = p_lane) GROUP BY d.rank ORDER BY d.rank
+       AND (p_lane IS NULL OR d.lane = p_lane) AND d.lane <> ALL (p_but) GROUP BY d.rank ORDER BY d.rank
   LOOP
     SELECT t.lanes, t.seqs INTO v_lanes, v_seqs FROM kernel.queue_turns(p_space, p_mailbox, p_level, p_anchor,
       p_root, v_lanes, v_rank, p_now, false) t;
@@ -163,7 +170,7 @@ BEGIN
 END $$;
 
 -- Lock one head and what it needs, look again, and take all. outcome: 'taken'; 'dropped' (it had ended, and
--- is settled); 'gone' (others were quicker).
+-- is settled); 'gone' (others were quicker); 'locked' (another call has it in hand).
 CREATE FUNCTION kernel.admit_one(p_space text, p_mailbox uuid, p_lane int, p_seq bigint, p_holder text,
   p_session text, p_lease_s double precision, p_token text, p_grants text[], p_now timestamptz,
   OUT outcome text, OUT id uuid, OUT consumed json, OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
@@ -180,6 +187,8 @@ BEGIN
   SELECT r.message_id INTO id FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = p_seq
     FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
+    PERFORM 1 FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = p_seq;
+    outcome := CASE WHEN FOUND THEN 'locked' ELSE 'gone' END;
     RETURN;
   END IF;
   v_q := kernel.message_find(p_space, id);
@@ -217,6 +226,7 @@ DECLARE
   v_depth int := pg_catalog.cardinality(p_path);
   v_lane int;
   v_next int;
+  v_but int[] := '{}'::int[];
   v_seq bigint;
   v_heads bigint[];
   v_blocked bigint[];
@@ -239,7 +249,7 @@ BEGIN
   END IF;
   WHILE NOT again AND pg_catalog.cardinality(ids) < pg_catalog.cardinality(p_tokens) LOOP
     SELECT k.lane, k.seq, k.blocked INTO v_next, v_seq, v_blocked FROM kernel.admit_pick(p_space, p_mailbox,
-      CASE WHEN p_below THEN v_depth - 1 ELSE -1 END, p_path[v_depth], p_path[1], v_lane, p_now) k;
+      CASE WHEN p_below THEN v_depth - 1 ELSE -1 END, p_path[v_depth], p_path[1], v_lane, v_but, p_now) k;
     v_heads := COALESCE(v_heads, v_blocked);
     EXIT WHEN v_seq IS NULL;
     v_n := pg_catalog.cardinality(ids);
@@ -251,6 +261,8 @@ BEGIN
       ids := ids || v_id;
       consumed := consumed || v_consumed;
       v_lane := v_next;
+    ELSIF v_outcome = 'locked' THEN
+      v_but := v_but || v_next;
     ELSE
       again := v_n = 0;
       EXIT;
@@ -262,6 +274,9 @@ BEGIN
     IF pg_catalog.cardinality(v_heads) > 0 THEN
       PERFORM kernel.places_take(p_space, p_mailbox, p_path[1], v_heads, p_holder, p_wait_s, p_now);
       next_s := LEAST(next_s, 3);
+    END IF;
+    IF pg_catalog.cardinality(v_but) > 0 THEN
+      next_s := LEAST(next_s, 0.1);
     END IF;
   END IF;
 END $$;
