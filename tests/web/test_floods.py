@@ -107,10 +107,11 @@ def test_a_chunk_without_end_is_refused_and_not_kept(flood, space, api, start, b
 
 
 def test_requests_without_end_are_not_kept_whether_their_answers_are_read_or_not(server, space, bounded):
-    """Each alone is small and right."""
+    """Each alone is small and right. Behind more than may stand in line they are read and thrown away, until
+    the answers before them have been sent or given up."""
     one = head("GET /healthz HTTP/1.1")
     with Connection(server.port) as connection:
-        assert connection.push(one * 1_000, bytes_max=FLOOD_BYTES) < FLOOD_BYTES
+        assert connection.push(one * 1_000, bytes_max=FLOOD_BYTES) > 0
     listing = head(f"GET /v1/spaces/{space.id}/scopes HTTP/1.1", f"Authorization: Bearer {space.key}")
     with Connection(server.port) as connection:
         for _ in range(1_000):
