@@ -34,3 +34,9 @@ def server():
 @pytest.fixture
 def space():
     return Space(**httpx.get(os.environ["TESTS_SPACES_URL"], timeout=30, trust_env=False).json())
+
+
+@pytest.fixture
+def api(server, space):
+    with space.client(server.url) as client:
+        yield client
