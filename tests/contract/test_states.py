@@ -75,7 +75,7 @@ def test_the_states_of_tasks_are_those_of_messages_by_other_names():
 
 
 def test_the_states_of_waiters_are_those_of_pools_and_of_allowances(database_url):
-    head = (sources.ROOMS.parent / "kernel/lines.sql").read_text().partition("CREATE FUNCTION")[0]
+    head = (sources.ROOMS.parent / "kernel/waiters.sql").read_text().partition("CREATE FUNCTION")[0]
     assert checked(database_url, WAITERS) == set(PermitState) | set(AllowanceState)
     assert set(PermitState) - set(AllowanceState) == {"SIGNALED"}
     assert set(re.findall(r"\b[A-Z]{3,}\b", head)) == set(PermitState)

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_FLOOR = ("types", "clock", "gate", "idempotency", "leases", "epoch", "journal", "lines", "lanes", "replicas")
+_FLOOR = (
+    "types",
+    "clock",
+    "gate",
+    "idempotency",
+    "leases",
+    "epoch",
+    "journal",
+    "waiters",
+    "lanes",
+    "replicas",
+)
 _ROOMS = (
     *("spaces", "mailboxes", "once", "claims", "permits", "allowances", "budgets", "work_limits"),
     *("messages", "tasks", "scopes", "events", "ops"),

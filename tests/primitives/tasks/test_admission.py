@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.support import races
+from tests.support.budgets import Budget, define
 from tests.support.builders import ok, refused, scope
 from tests.support.events import read
 from tests.support.needs import RENDER, needs, site
@@ -192,6 +193,24 @@ async def test_a_task_in_the_hands_of_another_call_hides_none_behind_other_needs
             waiting = asyncio.create_task(box.admit(waitMs=BIG_WAIT_MS).send(client))
             await asyncio.sleep(0.3)
         assert ok(await asyncio.wait_for(waiting, 12))["taskId"] == held["taskId"]
+
+
+async def test_a_lapsed_delivery_whose_money_another_call_has_in_hand_holds_nobody_up(patient):
+    """Taking back what has lapsed only tries a budget: others are delivered meanwhile, and it comes later."""
+    async with patient.client() as (_, client):
+        run = ok(await client.post("/scopes", json={}), 201)["id"]
+        money = Budget(ok(await define(1000).send(client), 201)["id"], run)
+        box = Mailbox(ok(await client.post("/mailboxes", json={"name": "m"}), 201)["id"], run)
+        paid = ok(await box.submit("paid", requirements=needs(budgets={"model-usd": 40})).send(client), 201)
+        ok(await box.admit(lease_s=1).send(client))
+        free = ok(await box.submit("free").send(client), 201)
+        row = "SELECT 1 FROM runstate.budgets WHERE id = $1::text::uuid FOR NO KEY UPDATE"
+        async with races.holding(patient.database_url, row, money.id):
+            await asyncio.sleep(1.2)
+            assert ok(await box.admit().send(client))["taskId"] == free["taskId"]
+        again = ok(await box.admit(waitMs=BIG_WAIT_MS).send(client))
+        assert (again["taskId"], again["attempt"]) == (paid["taskId"], 2)
+        assert ok(await money.view().send(client))["reservedMinor"] == "40"
 
 
 async def test_a_blocked_task_that_ends_leaves_its_place(api, both_apis):

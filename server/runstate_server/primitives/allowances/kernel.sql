@@ -1,4 +1,4 @@
--- Allowances: N units per window, and the line before them (lines.sql).  Windows are aligned to the Unix
+-- Allowances: N units per window, and the line before them (waiters.sql).  Windows are aligned to the Unix
 -- epoch by the database's clock.  Table: allowances.  Locks: gate shared, idempotency key, the allowance's
 -- row, its waiters.
 
@@ -104,7 +104,8 @@ BEGIN
       RETURN CASE WHEN v_reply.changed IS NOT NULL THEN v_reply ELSE
         kernel.seen(kernel.allowance_facts(p_space, v_id, kernel.kernel_now()), NULL, NULL) END;
     ELSIF p_units IS NULL AND p_window_s IS NULL THEN
-      RETURN kernel.refuse('NOT_FOUND', 'allowance "' || p_name || '" does not exist in this space');
+      RETURN kernel.refuse('NOT_FOUND', 'allowance "' || p_name
+        || '" does not exist in this space; to create it, give ''unitsLimit'' and ''windowSeconds''');
     ELSIF p_units IS NULL OR p_window_s IS NULL THEN
       RETURN kernel.refuse('VALIDATION_FAILED', CASE WHEN p_units IS NULL THEN '''unitsLimit'''
         ELSE '''windowSeconds''' END || ' is required to create allowance "' || p_name || '"');

@@ -2,41 +2,22 @@
 
 from typing import Any
 
-from sqlalchemy import String, column, func, select, table, tuple_
-from sqlalchemy.dialects.postgresql import UUID
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.types import DateTime
 
-from runstate_server.foundation import db
-from runstate_server.web import paging
-
-_allowances = table(
-    "allowances",
-    column("space_id", String),
-    column("id", UUID),
-    column("created_at", DateTime(timezone=True)),
-    schema="runstate",
-)
+from runstate_server.web import listings
 
 
 async def page(
     engine: AsyncEngine, build: str, space_id: str, *, cursor: str | None, limit: int | None
 ) -> dict[str, Any]:
-    """Oldest first; without a limit all of them, since clients look names up here.
-    Returns: {allowances: [view], nextCursor}."""
-    a = _allowances.c
-    now = getattr(func, build).kernel_now()
-    facts = getattr(func, build).allowance_facts(space_id, a.id, now)
-    query = select(facts, a.created_at, a.id).where(a.space_id == space_id).order_by(a.created_at, a.id)
-    if cursor is not None:
-        query = query.where(tuple_(a.created_at, a.id) > tuple_(*paging.decode(cursor)))
-    if limit is not None:
-        query = query.limit(limit + 1)
-    async with db.report(engine) as connection:
-        rows = (await connection.execute(query)).all()
-    more = limit is not None and len(rows) > limit
-    rows = rows[:limit]
-    return {
-        "allowances": [row[0] for row in rows],
-        "nextCursor": paging.encode(rows[-1][1], rows[-1][2]) if more else None,
-    }
+    """Oldest first. Returns: {allowances: [view], nextCursor}."""
+    return await listings.defined(
+        engine,
+        build,
+        space_id,
+        name="allowances",
+        view=lambda f, id_: f.allowance_facts(space_id, id_, f.kernel_now()),
+        key="allowances",
+        cursor=cursor,
+        limit=limit,
+    )

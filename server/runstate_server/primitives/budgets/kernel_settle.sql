@@ -201,6 +201,24 @@ BEGIN
   END LOOP;
 END $$;
 
+-- The same without waiting: false when another call has one of them in hand.
+CREATE FUNCTION kernel.budgets_tried_of(p_space text, p_message uuid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_budget uuid;
+BEGIN
+  FOR v_budget IN SELECT DISTINCT r.budget_id AS id FROM runstate.budget_reservations r
+                   WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL ORDER BY id
+  LOOP
+    PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = v_budget
+      FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+      RETURN false;
+    END IF;
+  END LOOP;
+  RETURN true;
+END $$;
+
 -- Void what a delivery that has ended without success holds (nack, lapse, cancel). Locks: its budgets.
 -- Returns the topics to wake.
 CREATE FUNCTION kernel.budget_void_of(p_space text, p_message uuid) RETURNS text[]

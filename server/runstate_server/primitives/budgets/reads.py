@@ -3,22 +3,16 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import String, column, func, select, table, tuple_
+from sqlalchemy import String, column, func, select, table
 from sqlalchemy.dialects.postgresql import UUID
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.types import BigInteger, DateTime
 
 from runstate_server.foundation import db
 from runstate_server.foundation.errors import Code, Refusal
-from runstate_server.web import paging
+from runstate_server.web import listings, paging
 
-_budgets = table(
-    "budgets",
-    column("space_id", String),
-    column("id", UUID),
-    column("created_at", DateTime(timezone=True)),
-    schema="runstate",
-)
+_budgets = table("budgets", column("space_id", String), column("id", UUID), schema="runstate")
 _entries = table(
     "budget_entries",
     column("space_id", String),
@@ -38,24 +32,17 @@ _entries = table(
 async def page(
     engine: AsyncEngine, build: str, space_id: str, *, cursor: str | None, limit: int | None
 ) -> dict[str, Any]:
-    """Oldest first; without a limit all of them, since clients look names up here.
-    Returns: {budgets: [view], nextCursor}."""
-    b = _budgets.c
-    functions = getattr(func, build)
-    facts = functions.budget_facts(space_id, b.id, functions.kernel_now())
-    query = select(facts, b.created_at, b.id).where(b.space_id == space_id).order_by(b.created_at, b.id)
-    if cursor is not None:
-        query = query.where(tuple_(b.created_at, b.id) > tuple_(*paging.decode(cursor)))
-    if limit is not None:
-        query = query.limit(limit + 1)
-    async with db.report(engine) as connection:
-        rows = (await connection.execute(query)).all()
-    more = limit is not None and len(rows) > limit
-    rows = rows[:limit]
-    return {
-        "budgets": [row[0] for row in rows],
-        "nextCursor": paging.encode(rows[-1][1], rows[-1][2]) if more else None,
-    }
+    """Oldest first. Returns: {budgets: [view], nextCursor}."""
+    return await listings.defined(
+        engine,
+        build,
+        space_id,
+        name="budgets",
+        view=lambda f, id_: f.budget_facts(space_id, id_, f.kernel_now()),
+        key="budgets",
+        cursor=cursor,
+        limit=limit,
+    )
 
 
 async def ledger(

@@ -60,14 +60,18 @@ BEGIN
      WHERE k.kind < 3 ORDER BY k.kind, k.id
   LOOP
     IF v_kind = 1 AND kernel.permit_due(p_space, v_id, p_now) THEN
-      PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_id FOR NO KEY UPDATE;
+      PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+      CONTINUE WHEN NOT FOUND;
       v_now := kernel.kernel_now();
       v_turn := kernel.permit_turn(p_space, v_id, v_now);
       IF pg_catalog.cardinality(v_turn) > 0 OR NOT kernel.permit_due(p_space, v_id, v_now) THEN
         v_wake := COALESCE(v_wake, '{}'::text[]) || v_turn;
       END IF;
     ELSIF v_kind = 2 AND kernel.allowance_due(p_space, v_id, p_now) THEN
-      PERFORM 1 FROM runstate.allowances a WHERE a.space_id = p_space AND a.id = v_id FOR NO KEY UPDATE;
+      PERFORM 1 FROM runstate.allowances a WHERE a.space_id = p_space AND a.id = v_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+      CONTINUE WHEN NOT FOUND;
       v_wake := COALESCE(v_wake, '{}'::text[])
         || kernel.allowance_turn(p_space, v_id, kernel.kernel_now());
     END IF;

@@ -188,6 +188,9 @@ BEGIN
     v_scope)) THEN
     RETURN '{}'::text[];
   END IF;
+  IF v_own AND NOT kernel.budgets_tried_of(p_space, p_id) THEN
+    RETURN '{}'::text[];  -- its money is in the hands of another call: a later look ends it
+  END IF;
   DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = p_seq;
   IF v_end IS NULL THEN
     RETURN kernel.message_lapse(p_space, v_q, p_now) || kernel.budget_void_of(p_space, p_id);

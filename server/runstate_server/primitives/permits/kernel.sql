@@ -1,4 +1,4 @@
--- Permits: pools of N units, and the line before them (lines.sql).  Grants: live -> RELEASED, LAPSED.
+-- Permits: pools of N units, and the line before them (waiters.sql).  Grants: live -> RELEASED, LAPSED.
 --  Tables: pools, grants.  Locks: gate shared, idempotency key, the pool's row, its grants, its
 -- waiters. The end of a scope locks no pool: a turn drops waiters whose scope has ended.
 
@@ -69,7 +69,8 @@ BEGIN
     ELSIF FOUND THEN
       RETURN kernel.seen(kernel.pool_sized(kernel.pool_facts(p_space, v_id), v_units), NULL, NULL);
     ELSIF p_units IS NULL THEN
-      RETURN kernel.refuse('NOT_FOUND', 'permit pool "' || p_name || '" does not exist in this space');
+      RETURN kernel.refuse('NOT_FOUND', 'permit pool "' || p_name
+        || '" does not exist in this space; to create it, give ''units''');
     ELSIF NOT p_configure THEN
       RETURN kernel.refuse('FORBIDDEN', 'this key lacks the permission ''resource_config'' to create permit '
         'pool "' || p_name || '"');

@@ -76,12 +76,14 @@ BEGIN
 END $$;
 
 -- Let the grants of a delivery that a sweep ends lapse at once: their pools' turns, which lock, take them
--- back. Returns the topics to wake.
+-- back. One that is in the hands of another call lapses with its lease. Returns the topics to wake.
 CREATE FUNCTION kernel.grants_lapse_of(p_space text, p_message uuid, p_now timestamptz) RETURNS text[]
 LANGUAGE sql VOLATILE AS $$
   WITH lapsed AS (
     UPDATE runstate.grants g SET expires_at = p_now, due_at = p_now
-     WHERE g.message_id = p_message AND g.space_id = p_space AND g.ended IS NULL RETURNING g.pool_id)
+     WHERE g.space_id = p_space AND g.id = ANY (ARRAY(
+       SELECT y.id FROM runstate.grants y WHERE y.message_id = p_message AND y.space_id = p_space
+          AND y.ended IS NULL FOR NO KEY UPDATE SKIP LOCKED)) RETURNING g.pool_id)
   SELECT COALESCE(pg_catalog.array_agg(DISTINCT kernel.line_topic(p_space, l.pool_id)), '{}'::text[])
     FROM lapsed l
 $$;

@@ -2,40 +2,22 @@
 
 from typing import Any
 
-from sqlalchemy import String, column, func, select, table, tuple_
-from sqlalchemy.dialects.postgresql import UUID
 from sqlalchemy.ext.asyncio import AsyncEngine
-from sqlalchemy.types import DateTime
 
-from runstate_server.foundation import db
-from runstate_server.web import paging
-
-_pools = table(
-    "pools",
-    column("space_id", String),
-    column("id", UUID),
-    column("created_at", DateTime(timezone=True)),
-    schema="runstate",
-)
+from runstate_server.web import listings
 
 
 async def page(
     engine: AsyncEngine, build: str, space_id: str, *, cursor: str | None, limit: int | None
 ) -> dict[str, Any]:
-    """Oldest first; without a limit all of them, since clients look names up here.
-    Returns: {permits: [view], nextCursor}."""
-    b = _pools.c
-    facts = getattr(func, build).pool_facts(space_id, b.id)
-    query = select(facts, b.created_at, b.id).where(b.space_id == space_id).order_by(b.created_at, b.id)
-    if cursor is not None:
-        query = query.where(tuple_(b.created_at, b.id) > tuple_(*paging.decode(cursor)))
-    if limit is not None:
-        query = query.limit(limit + 1)
-    async with db.report(engine) as connection:
-        rows = (await connection.execute(query)).all()
-    more = limit is not None and len(rows) > limit
-    rows = rows[:limit]
-    return {
-        "permits": [row[0] for row in rows],
-        "nextCursor": paging.encode(rows[-1][1], rows[-1][2]) if more else None,
-    }
+    """Oldest first. Returns: {permits: [view], nextCursor}."""
+    return await listings.defined(
+        engine,
+        build,
+        space_id,
+        name="pools",
+        view=lambda f, id_: f.pool_facts(space_id, id_),
+        key="permits",
+        cursor=cursor,
+        limit=limit,
+    )
