@@ -575,6 +575,7 @@ CREATE TABLE runstate.scopes (
     version integer NOT NULL,
     created_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
+    contents text,
     CONSTRAINT children_bounded CHECK (((children >= 0) AND (children <= child_limit))),
     CONSTRAINT effective_known CHECK ((effective = ANY (ARRAY['ACTIVE'::text, 'CANCELLED'::text, 'COMPLETED'::text, 'EXPIRED'::text]))),
     CONSTRAINT ended_has_time CHECK (((stored = 'ACTIVE'::text) = (ended_at IS NULL))),

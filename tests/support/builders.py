@@ -78,6 +78,14 @@ def end(scope_id: str, how: str = "cancel") -> Call:
     return Call("POST", f"/scopes/{scope_id}/{how}")
 
 
+CONTENTS = ("once", "claims", "messages", "tasks", "waiters")
+
+
+def contents(scopes: int = 1, **many: int) -> dict[str, int]:
+    """What the end of a scope says it has ended: nothing but its scopes, apart from `many`."""
+    return {"scopes": scopes} | dict.fromkeys(CONTENTS, 0) | many
+
+
 def held(client: httpx.Client, once: Once, **how: Any) -> str:
     """Acquire the key; returns the token."""
     answer = ok(once.acquire(**how).send(client))

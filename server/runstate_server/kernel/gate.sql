@@ -77,3 +77,10 @@ BEGIN
     PERFORM pg_catalog.pg_advisory_xact_lock_shared(v_key);
   END LOOP;
 END $$;
+
+-- The scopes of the subtree that a path leads to; null for a whole run, whose things are found by their root.
+CREATE FUNCTION kernel.scopes_within(p_space text, p_path uuid[]) RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
+  SELECT CASE WHEN p_path[2] IS NOT NULL THEN ARRAY(
+    SELECT s.id FROM runstate.scopes s WHERE s.space_id = p_space AND s.root_id = p_path[1]
+       AND s.path[pg_catalog.cardinality(p_path)] = p_path[pg_catalog.cardinality(p_path)] ORDER BY s.id) END
+$$;

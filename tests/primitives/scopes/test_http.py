@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.builders import end, ok, refused, scope
+from tests.support.builders import contents, end, ok, refused, scope
 
 MEMBERS = {
     "id",
@@ -79,7 +79,8 @@ def test_a_run_s_view_is_a_scope_s_and_its_status_is_200(api):
 def test_an_end_answers_id_state_and_version(api):
     for how, state in (("cancel", "CANCELLED"), ("complete", "COMPLETED")):
         root = scope(api)
-        assert ok(end(root, how).send(api)) == {"id": root, "state": state, "version": 2}
+        answer = ok(end(root, how).send(api))
+        assert answer == {"id": root, "state": state, "version": 2, "ended": contents()}
         ended = ok(api.get(f"/scopes/{root}"))
         assert (ended["storedState"], ended["effective"], ended["version"]) == (state, state, 2)
         assert INSTANT.fullmatch(ended["endedAt"])

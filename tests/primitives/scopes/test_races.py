@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.support import races
-from tests.support.builders import Call, Once, end, held, ok, refused, scope
+from tests.support.builders import Call, Once, contents, end, held, ok, refused, scope
 from tests.support.journal import events
 
 
@@ -36,7 +36,7 @@ async def test_a_child_limit_holds_against_many_at_once(api, storm):
 async def test_many_cancels_at_once_are_one_end(api, storm, space, database_url):
     root = scope(api)
     answers = [ok(r) for r in await storm([end(root)] * 20)]
-    assert answers == [{"id": root, "state": "CANCELLED", "version": 2}] * 20
+    assert answers == [{"id": root, "state": "CANCELLED", "version": 2, "ended": contents()}] * 20
     assert len(events(database_url, space.id, "scope.cancelled")) == 1
 
 

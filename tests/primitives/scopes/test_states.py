@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.builders import Once, end, held, in_seconds, ok, refused, scope
+from tests.support.builders import Once, contents, end, held, in_seconds, ok, refused, scope
 from tests.support.journal import events
 
 ENDS = {"cancel": "CANCELLED", "complete": "COMPLETED"}
@@ -22,7 +22,7 @@ def test_an_end_is_the_end_of_the_subtree_at_once(api, how):
     child, sibling = scope(api, parentId=root), scope(api, parentId=root)
     below = scope(api, parentId=child)
     answer = ok(end(child, how).send(api))
-    assert answer == {"id": child, "state": ENDS[how], "version": 2}
+    assert answer == {"id": child, "state": ENDS[how], "version": 2, "ended": contents(scopes=2)}
     ended = (ENDS[how], ENDS[how])
     assert states(api, root, child, sibling, below) == [
         ("ACTIVE", "ACTIVE"),

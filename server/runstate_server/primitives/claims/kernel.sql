@@ -296,26 +296,41 @@ BEGIN
   END LOOP;
 END $$;
 
--- End the claims held in these scopes of a run, p_limit at most; as once_end.
-CREATE FUNCTION kernel.claim_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz,
-  p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+-- How many claims are held in the subtree that a path leads to; as once_left.
+CREATE FUNCTION kernel.claim_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT (SELECT pg_catalog.count(*) FROM runstate.claims c
+           WHERE p_path[2] IS NULL AND c.space_id = p_space AND c.root_id = p_path[1] AND c.held)
+       + (SELECT pg_catalog.count(*) FROM runstate.claims c WHERE p_path[2] IS NOT NULL
+             AND c.space_id = p_space AND c.root_id = p_path[1] AND c.held
+             AND c.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+$$;
+
+-- End the claims held in the subtree that a path leads to, p_limit at most; as once_end.
+CREATE FUNCTION kernel.claim_end(p_space text, p_path uuid[], p_reason text, p_now timestamptz, p_limit int)
+RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  v_scopes uuid[] := kernel.scopes_within(p_space, p_path);
   v_scope uuid;
   v_key text;
   v_holder text;
   v_count int := 0;
 BEGIN
   FOR v_scope, v_key, v_holder IN
-    SELECT c.scope_id, c.key, c.holder FROM runstate.claims c
-     WHERE c.space_id = p_space AND c.root_id = p_root AND c.held AND c.scope_id = ANY (p_scopes)
-     ORDER BY c.scope_id, c.key LIMIT p_limit FOR NO KEY UPDATE
+    SELECT h.scope_id, h.key, h.holder FROM (
+      SELECT c.scope_id, c.key, c.holder FROM runstate.claims c WHERE v_scopes IS NULL
+         AND c.space_id = p_space AND c.root_id = p_path[1] AND c.held
+      UNION ALL
+      SELECT c.scope_id, c.key, c.holder FROM runstate.claims c
+       WHERE c.space_id = p_space AND c.root_id = p_path[1] AND c.held
+         AND c.scope_id = ANY (v_scopes)) h LIMIT p_limit
   LOOP
+    v_count := v_count + 1;
     UPDATE runstate.claims c SET held = false, expires_at = NULL, due_at = NULL
-     WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = v_key;
+     WHERE c.space_id = p_space AND c.scope_id = v_scope AND c.key = v_key AND c.held;
+    CONTINUE WHEN NOT FOUND;  -- a sweep has just ended it
     PERFORM kernel.event(p_space, p_now, 'claim.lapsed', s.path, 'claim', v_key, pg_catalog.json_build_object(
       'key', v_key, 'holder', v_holder, 'reason', p_reason), NULL)
       FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = v_scope;
-    v_count := v_count + 1;
   END LOOP;
   RETURN v_count;
 END $$;

@@ -78,58 +78,108 @@ BEGIN
   END LOOP;
 END $$;
 
--- End what is unsettled in these scopes of a run, p_limit at most, for p_reason; as once_end. A deadline of
--- its own that passed before, unnoticed, is what ended a message. Rows that are left are settled by later
--- steps, and by fetches that meet them. The lanes of a run go with its root.
-CREATE FUNCTION kernel.messages_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text,
-  p_now timestamptz, p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+-- The scopes in which messages may stand behind the head of an INBOX: none of another mailbox.
+CREATE FUNCTION kernel.inbox_scopes(p_space text, p_path uuid[], p_mailbox uuid, p_scopes uuid[])
+RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
+  SELECT CASE WHEN b.mode <> 'INBOX' THEN '{}'::uuid[]
+      WHEN p_scopes IS NOT NULL THEN p_scopes
+      ELSE ARRAY(SELECT s.id FROM runstate.scopes s WHERE s.space_id = p_space AND s.root_id = p_path[1]) END
+    FROM runstate.mailboxes b WHERE b.space_id = p_space AND b.id = p_mailbox
+$$;
+
+-- How many messages and tasks are unsettled in the subtree that a path leads to.
+CREATE FUNCTION kernel.messages_left(p_space text, p_path uuid[], OUT messages bigint, OUT tasks bigint)
+LANGUAGE sql VOLATILE AS $$
+  SELECT pg_catalog.count(*) FILTER (WHERE w.lane = 0), pg_catalog.count(*) FILTER (WHERE w.lane > 0)
+    FROM kernel.scopes_within(p_space, p_path) i (scopes)
+    CROSS JOIN LATERAL (
+      SELECT DISTINCT d.mailbox_id AS id FROM runstate.queue_lanes d
+       WHERE d.space_id = p_space AND d.a0 = p_path[1]) b
+    CROSS JOIN LATERAL (
+      SELECT l.lane FROM runstate.queue_leased l WHERE i.scopes IS NULL AND l.space_id = p_space
+         AND l.mailbox_id = b.id AND l.a0 = p_path[1]
+      UNION ALL
+      SELECT r.lane FROM runstate.queue_ready r WHERE i.scopes IS NULL AND r.space_id = p_space
+         AND r.mailbox_id = b.id AND r.a0 = p_path[1] AND r.deliverable
+      UNION ALL
+      SELECT l.lane FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.mailbox_id = b.id
+         AND l.scope_id = ANY (i.scopes)
+      UNION ALL
+      SELECT r.lane FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.mailbox_id = b.id
+         AND r.scope_id = ANY (i.scopes) AND r.deliverable
+      UNION ALL
+      SELECT r.lane FROM kernel.inbox_scopes(p_space, p_path, b.id, i.scopes) s (ids)
+        CROSS JOIN LATERAL (SELECT q.lane FROM runstate.queue_ready q WHERE q.space_id = p_space
+          AND q.mailbox_id = b.id AND q.scope_id = ANY (s.ids) AND NOT q.deliverable OFFSET 0) r) w
+$$;
+
+-- End what is unsettled in the subtree that a path leads to, p_limit at most, for p_reason; as once_end. A
+-- deadline of its own that passed before, unnoticed, is what ended a message. Rows that are left are settled
+-- by later steps, and by fetches that meet them. The lanes of a run go with its root.
+CREATE FUNCTION kernel.messages_end(p_space text, p_path uuid[], p_reason text, p_now timestamptz,
+  p_limit int, OUT messages int, OUT tasks int) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_scopes uuid[] := kernel.scopes_within(p_space, p_path);
+  v_id uuid;
+  v_q kernel.queued;
+BEGIN
+  messages := 0;
+  tasks := 0;
+  FOR v_id, v_q.seq, v_q.lane, v_q.attempt, v_q.started_at IN
+    SELECT w.message_id, w.seq, w.lane, w.attempt, w.started_at FROM (
+      SELECT DISTINCT d.mailbox_id AS id FROM runstate.queue_lanes d
+       WHERE d.space_id = p_space AND d.a0 = p_path[1]) b
+    CROSS JOIN LATERAL (
+      SELECT l.message_id, l.seq, l.lane, l.attempt, l.started_at FROM runstate.queue_leased l
+       WHERE v_scopes IS NULL AND l.space_id = p_space AND l.mailbox_id = b.id AND l.a0 = p_path[1]
+      UNION ALL
+      SELECT r.message_id, r.seq, r.lane, r.attempt, r.started_at FROM runstate.queue_ready r
+       WHERE v_scopes IS NULL AND r.space_id = p_space AND r.mailbox_id = b.id AND r.a0 = p_path[1]
+         AND r.deliverable
+      UNION ALL
+      SELECT l.message_id, l.seq, l.lane, l.attempt, l.started_at FROM runstate.queue_leased l
+       WHERE l.space_id = p_space AND l.mailbox_id = b.id AND l.scope_id = ANY (v_scopes)
+      UNION ALL
+      SELECT r.message_id, r.seq, r.lane, r.attempt, r.started_at FROM runstate.queue_ready r
+       WHERE r.space_id = p_space AND r.mailbox_id = b.id AND r.scope_id = ANY (v_scopes) AND r.deliverable
+      UNION ALL
+      SELECT r.message_id, r.seq, r.lane, r.attempt, r.started_at
+        FROM kernel.inbox_scopes(p_space, p_path, b.id, v_scopes) s (ids)
+        CROSS JOIN LATERAL (
+          SELECT q.message_id, q.seq, q.lane, q.attempt, q.started_at FROM runstate.queue_ready q
+           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = ANY (s.ids)
+             AND NOT q.deliverable OFFSET 0) r) w LIMIT p_limit
+  LOOP
+    messages := messages + CASE WHEN v_q.lane = 0 THEN 1 ELSE 0 END;
+    tasks := tasks + CASE WHEN v_q.lane = 0 THEN 0 ELSE 1 END;
+    PERFORM kernel.message_end_with_scope(p_space, v_id, v_q, p_reason, p_now);
+  END LOOP;
+  IF messages + tasks < p_limit AND v_scopes IS NULL THEN
+    DELETE FROM runstate.queue_lanes d WHERE d.space_id = p_space AND d.a0 = p_path[1];
+  END IF;
+END $$;
+
+-- End one message of a scope that ends for p_reason, unless a fetch or sweep has just settled it.
+CREATE FUNCTION kernel.message_end_with_scope(p_space text, p_id uuid, p_q kernel.queued, p_reason text,
+  p_now timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_state text := CASE WHEN p_reason = 'scope_expired' THEN 'EXPIRED' ELSE 'CANCELLED' END;
   v_reason text := CASE WHEN p_reason = 'scope_expired' THEN 'deadline' ELSE p_reason END;
-  v_mailboxes uuid[];
-  v_id uuid;
-  v_q kernel.queued;
-  v_count int := 0;
 BEGIN
-  v_mailboxes := ARRAY(SELECT DISTINCT d.mailbox_id FROM runstate.queue_lanes d
-                        WHERE d.space_id = p_space AND d.a0 = p_root ORDER BY d.mailbox_id);
-  FOR v_id, v_q.seq, v_q.attempt, v_q.started_at IN
-    SELECT w.message_id, w.seq, w.attempt, w.started_at FROM pg_catalog.unnest(v_mailboxes) b (id) CROSS
-      JOIN LATERAL (
-      SELECT l.message_id, l.seq, l.attempt, l.started_at FROM runstate.queue_leased l
-       WHERE l.space_id = p_space AND l.mailbox_id = b.id AND l.a0 = p_root AND l.scope_id = ANY (p_scopes)
-      UNION ALL
-      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id)
-        CROSS JOIN LATERAL (
-          SELECT q.message_id, q.seq, q.attempt, q.started_at FROM runstate.queue_ready q
-           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND q.deliverable
-          OFFSET 0) r
-      UNION ALL
-      SELECT r.message_id, r.seq, r.attempt, r.started_at FROM pg_catalog.unnest(p_scopes) s (id)
-        CROSS JOIN LATERAL (
-          SELECT q.message_id, q.seq, q.attempt, q.started_at FROM runstate.queue_ready q
-           WHERE q.space_id = p_space AND q.mailbox_id = b.id AND q.scope_id = s.id AND NOT q.deliverable
-          OFFSET 0) r) w
-    LIMIT p_limit
-  LOOP
-    v_count := v_count + 1;
-    DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = v_q.seq;
-    IF NOT FOUND THEN
-      DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = v_q.seq;
-    END IF;
-    CONTINUE WHEN NOT FOUND;  -- a fetch or sweep has just settled it
-    PERFORM kernel.message_end(p_space, ROW(v_id, v_q.seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
-      false, NULL, 0, 0, v_q.attempt, LEAST(m.deadline, s.effective_deadline), v_q.started_at,
-        NULL)::kernel.queued,
-        CASE WHEN m.deadline <= p_now THEN 'EXPIRED' ELSE v_state END,
-        CASE WHEN m.deadline <= p_now THEN 'deadline' ELSE v_reason END, NULL, NULL, p_now)
-      FROM runstate.messages m
-      CROSS JOIN LATERAL (SELECT c.path, c.effective_deadline FROM runstate.scopes c
-                           WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
-     WHERE m.space_id = p_space AND m.id = v_id;
-  END LOOP;
-  IF v_count < p_limit AND p_root = ANY (p_scopes) THEN
-    DELETE FROM runstate.queue_lanes d WHERE d.space_id = p_space AND d.a0 = p_root;
+  DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = (p_q).seq;
+  IF NOT FOUND THEN
+    DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (p_q).seq;
   END IF;
-  RETURN v_count;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  PERFORM kernel.message_end(p_space, ROW(p_id, (p_q).seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
+    false, NULL, 0, 0, (p_q).attempt, LEAST(m.deadline, s.effective_deadline), (p_q).started_at,
+      NULL)::kernel.queued,
+      CASE WHEN m.deadline <= p_now THEN 'EXPIRED' ELSE v_state END,
+      CASE WHEN m.deadline <= p_now THEN 'deadline' ELSE v_reason END, NULL, NULL, p_now)
+    FROM runstate.messages m
+    CROSS JOIN LATERAL (SELECT c.path, c.effective_deadline FROM runstate.scopes c
+                         WHERE c.space_id = p_space AND c.id = m.scope_id OFFSET 0) s
+   WHERE m.space_id = p_space AND m.id = p_id;
 END $$;

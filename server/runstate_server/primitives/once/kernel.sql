@@ -355,28 +355,44 @@ BEGIN
   END LOOP;
 END $$;
 
--- End the leases held in these scopes of a run, p_limit at most: called by the end of a scope, with the gate
--- held alone or the scope ended. Returns how many.
-CREATE FUNCTION kernel.once_end(p_space text, p_root uuid, p_scopes uuid[], p_reason text, p_now timestamptz,
-  p_limit int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
+-- How many leases are held in the subtree that a path leads to, lapsed ones too while nobody ended them.
+CREATE FUNCTION kernel.once_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT (SELECT pg_catalog.count(*) FROM runstate.once o
+           WHERE p_path[2] IS NULL AND o.space_id = p_space AND o.root_id = p_path[1] AND o.state = 'HELD')
+       + (SELECT pg_catalog.count(*) FROM runstate.once o WHERE p_path[2] IS NOT NULL AND o.space_id = p_space
+             AND o.root_id = p_path[1] AND o.state = 'HELD'
+             AND o.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+$$;
+
+-- End the leases held in the subtree that a path leads to, p_limit at most: called by the end of a scope,
+-- with the gate held alone or the scope ended. Returns how many it met.
+CREATE FUNCTION kernel.once_end(p_space text, p_path uuid[], p_reason text, p_now timestamptz, p_limit int)
+RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+  v_scopes uuid[] := kernel.scopes_within(p_space, p_path);
   v_scope uuid;
   v_key text;
   v_holder text;
   v_count int := 0;
 BEGIN
   FOR v_scope, v_key, v_holder IN
-    SELECT o.scope_id, o.key, o.holder FROM runstate.once o
-     WHERE o.space_id = p_space AND o.root_id = p_root AND o.state = 'HELD' AND o.scope_id = ANY (p_scopes)
-     ORDER BY o.scope_id, o.key LIMIT p_limit FOR NO KEY UPDATE
+    SELECT h.scope_id, h.key, h.holder FROM (
+      SELECT o.scope_id, o.key, o.holder FROM runstate.once o WHERE v_scopes IS NULL
+         AND o.space_id = p_space AND o.root_id = p_path[1] AND o.state = 'HELD'
+      UNION ALL
+      SELECT o.scope_id, o.key, o.holder FROM runstate.once o
+       WHERE o.space_id = p_space AND o.root_id = p_path[1] AND o.state = 'HELD'
+         AND o.scope_id = ANY (v_scopes)) h LIMIT p_limit
   LOOP
+    v_count := v_count + 1;
     UPDATE runstate.once o SET state = 'OPEN', holder = NULL, session = NULL, token = NULL, expires_at = NULL,
-      due_at = NULL WHERE o.space_id = p_space AND o.scope_id = v_scope AND o.key = v_key;
+      due_at = NULL WHERE o.space_id = p_space AND o.scope_id = v_scope AND o.key = v_key
+        AND o.state = 'HELD';
+    CONTINUE WHEN NOT FOUND;  -- a sweep has just ended it
     PERFORM kernel.event(p_space, p_now, 'once.lapsed', s.path, 'once', v_key, pg_catalog.json_build_object(
       'key', v_key, 'holder', v_holder, 'reason', p_reason),
       ARRAY[kernel.once_topic(p_space, v_scope, v_key)])
       FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = v_scope;
-    v_count := v_count + 1;
   END LOOP;
   RETURN v_count;
 END $$;

@@ -61,9 +61,21 @@ class ScopePage(View):
     next_cursor: str | None
 
 
+class Ended(View):
+    """How much of each the end of a scope has ended in its subtree."""
+
+    scopes: int
+    once: int
+    claims: int
+    messages: int
+    tasks: int
+    waiters: int
+
+
 class EndOut(View):
-    """version: grows with every change of the scope itself."""
+    """version: grows with every change of the scope itself; ended: absent if a scope above it was ended."""
 
     id: str
     state: State
     version: int
+    ended: Ended | None = None
