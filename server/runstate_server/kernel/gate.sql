@@ -82,5 +82,5 @@ END $$;
 CREATE FUNCTION kernel.scopes_within(p_space text, p_path uuid[]) RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
   SELECT CASE WHEN p_path[2] IS NOT NULL THEN ARRAY(
     SELECT s.id FROM runstate.scopes s WHERE s.space_id = p_space AND s.root_id = p_path[1]
-       AND s.path[pg_catalog.cardinality(p_path)] = p_path[pg_catalog.cardinality(p_path)] ORDER BY s.id) END
+       AND s.path[pg_catalog.cardinality(p_path)] = p_path[pg_catalog.cardinality(p_path)]) END
 $$;

@@ -48,6 +48,7 @@ DECLARE
   v_reason text := 'scope_' || pg_catalog.lower(p_state);
   v_name text;
   v_scopes bigint;
+  v_waiters bigint := kernel.waiters_left(p_space, p_path);
   v_met bigint[];
   v_total int;
   v_ended json;
@@ -72,7 +73,7 @@ BEGIN
     INSERT INTO runstate.scope_tidies (space_id, scope_id, reason)
     VALUES (p_space, p_path[v_depth], v_reason) ON CONFLICT (space_id, scope_id) DO NOTHING;
   END IF;
-  v_ended := kernel.scope_ended_facts(v_scopes + 1, v_met, kernel.waiters_left(p_space, p_path));
+  v_ended := kernel.scope_ended_facts(v_scopes + 1, v_met, v_waiters);
   UPDATE runstate.scopes s SET contents = v_ended::text WHERE s.space_id = p_space AND s.id = p_path[v_depth];
   PERFORM kernel.event(p_space, p_now, 'scope.' || pg_catalog.lower(p_state), p_path, 'scope',
     p_path[v_depth]::text, pg_catalog.json_build_object('name', v_name, 'ended', v_ended),
