@@ -54,6 +54,35 @@ CREATE TABLE runstate.api_keys (
     CONSTRAINT permissions_known CHECK ((permissions <@ '{runtime,observe,resource_config,space_admin}'::text[]))
 );
 
+-- Name: barrier_arrivals; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.barrier_arrivals (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    barrier_id uuid NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    arrived_at timestamp with time zone NOT NULL
+);
+
+-- Name: barriers; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.barriers (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    name text COLLATE pg_catalog."C",
+    state text NOT NULL COLLATE pg_catalog."C",
+    epoch integer NOT NULL,
+    target integer NOT NULL,
+    arrivals integer NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT arrivals_fit CHECK (((arrivals >= 0) AND (arrivals <= target))),
+    CONSTRAINT epoch_counts CHECK ((epoch > 0)),
+    CONSTRAINT released_is_full CHECK (((state = 'RELEASED'::text) = (arrivals = target))),
+    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['WAITING'::text, 'RELEASED'::text, 'CANCELLED'::text])))
+)
+WITH (fillfactor='80');
+
 -- Name: budget_entries; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.budget_entries (
@@ -679,6 +708,16 @@ ALTER TABLE ONLY runstate.api_key_spaces
 ALTER TABLE ONLY runstate.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (space_id, id);
 
+-- Name: barrier_arrivals barrier_arrivals_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.barrier_arrivals
+    ADD CONSTRAINT barrier_arrivals_pkey PRIMARY KEY (space_id, barrier_id, key);
+
+-- Name: barriers barriers_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.barriers
+    ADD CONSTRAINT barriers_pkey PRIMARY KEY (space_id, id);
+
 -- Name: budget_entries budget_entries_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.budget_entries
@@ -854,6 +893,14 @@ CREATE INDEX api_key_spaces_key ON runstate.api_key_spaces USING btree (key_id);
 -- Name: api_keys_hash; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX api_keys_hash ON runstate.api_keys USING btree (hash);
+
+-- Name: barriers_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX barriers_name ON runstate.barriers USING btree (scope_id, name, space_id) WHERE (name IS NOT NULL);
+
+-- Name: barriers_waiting; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX barriers_waiting ON runstate.barriers USING btree (root_id, scope_id, id) WHERE (state = 'WAITING'::text);
 
 -- Name: budgets_name; Type: INDEX; Schema: runstate; Owner: -
 

@@ -29,6 +29,7 @@ from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.kernel import install
 from runstate_server.kernel.call import Kernel
 from runstate_server.primitives.allowances.routes import router as allowances
+from runstate_server.primitives.barriers.routes import router as barriers
 from runstate_server.primitives.budgets.routes import router as budgets
 from runstate_server.primitives.claims.routes import router as claims
 from runstate_server.primitives.events.routes import router as events
@@ -57,7 +58,7 @@ from runstate_server.web.waiting import Stay
 
 ROOMS = (
     *(scopes, once, claims, mailboxes, messages, tasks, permits, allowances, budgets, work_limits),
-    *(events, ops, admin),
+    *(barriers, events, ops, admin),
 )
 _READY_S_MAX = 2.0
 _CHECK_S_MAX = 10.0

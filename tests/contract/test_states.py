@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runstate_server.primitives.allowances.schemas import State as AllowanceState
+from runstate_server.primitives.barriers.schemas import State as BarrierState
 from runstate_server.primitives.budgets.schemas import Kind as EntryKind
 from runstate_server.primitives.budgets.schemas import State as ReservationState
 from runstate_server.primitives.claims.schemas import State as ClaimState
@@ -20,6 +21,7 @@ from tests.support import database, sources
 
 # Room → (enum, its CHECKs as table.constraint). A claim is held or not: a boolean column, and no CHECK.
 ROOMS: dict[str, tuple[type[StrEnum], list[str]]] = {
+    "barriers": (BarrierState, ["barriers.state_known"]),
     "budgets": (ReservationState, ["budget_reservations.state_known"]),
     "claims": (ClaimState, []),
     "once": (OnceState, ["once.state_known"]),

@@ -9,6 +9,7 @@ import pytest
 
 from tests.promises import rows_messages
 from tests.support.allowances import allowance
+from tests.support.barriers import barrier
 from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
 from tests.support.document import routes
@@ -67,6 +68,9 @@ def things(api):
     money = budget(api, box.scope, 10_000, "nightly")
     return PLAIN | {
         "backlogLimit": 1_000,
+        "arrivalKey": "worker-1",
+        "target": 3,
+        "barriers": barrier(api, box.scope).id,
         "aggregate": f"task:{task}",
         "childLimit": 10,
         "cursor": end_of(api),

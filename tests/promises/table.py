@@ -2,6 +2,7 @@
 
 from tests.promises import (
     rows_allowances,
+    rows_barriers,
     rows_budgets,
     rows_claims,
     rows_events,
@@ -26,6 +27,7 @@ ROOMS = [
     rows_budgets,
     rows_allowances,
     rows_work_limits,
+    rows_barriers,
     rows_events,
     rows_ops,
 ]

@@ -8,6 +8,7 @@ import httpx
 from tests.promises.everyone import OPERATOR
 from tests.promises.rows_messages import box
 from tests.support.allowances import allowance
+from tests.support.barriers import barrier
 from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
 from tests.support.permits import pool
@@ -42,6 +43,7 @@ def everything(client, space, door):
     ok(searches.consume().send(client))
     queued = ok(searches.wait(ttlSeconds=3600).send(client))
     ok(searches.cool(86_400).send(client))  # whatever time of the day it is, nothing is granted meanwhile
+    meeting = barrier(client, it.scope)
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(
@@ -59,6 +61,7 @@ def everything(client, space, door):
             "reservation": reserved(client, money),
             "allowance": searches.id,
             "allowance waiter": queued["waiterId"],
+            "barrier": meeting.id,
         },
         {
             "once": held(client, once, lease_s=3600),
@@ -69,6 +72,7 @@ def everything(client, space, door):
         [
             *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
             *(once.view(), claim.view(), browsers.view(), money.view(), searches.view()),
+            meeting.view(),
         ],
     )
 

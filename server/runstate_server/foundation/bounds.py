@@ -51,6 +51,9 @@ ttl_s_max: Final = 3_600
 minor_max: Final = 10**18  # minor units of any one amount
 scale_max: Final = 9
 
+# Barriers
+barrier_target_max: Final = 10_000
+
 # Scopes
 scope_depth_max: Final = 32
 child_limit_max: Final = 10_000

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.barriers import barrier
 from tests.support.builders import Once, contents, end, held, ok, scope
 from tests.support.journal import events
 from tests.support.permits import pool
@@ -22,10 +23,13 @@ def fill(api, where):
     for number in range(3):
         ok(box.submit(str(number)).send(api), 201)
     ok(box.recv().send(api))
+    barrier(api, where)
+    full = barrier(api, where, 1)
+    ok(full.arrive().send(api))
     browsers = pool(api, where, units=1, name=where)
     ok(browsers.acquire().send(api))
     ok(browsers.wait().send(api))
-    return {"once": 1, "claims": 1, "messages": 1, "tasks": 3, "waiters": 1}
+    return {"once": 1, "claims": 1, "messages": 1, "tasks": 3, "barriers": 1, "waiters": 1}
 
 
 @pytest.mark.parametrize("how", ["cancel", "complete"])

@@ -1,5 +1,6 @@
 """Reports on the wire."""
 
+from runstate_server.primitives.barriers.schemas import BarrierView
 from runstate_server.primitives.mailboxes.schemas import Mode
 from runstate_server.primitives.messages.schemas import Depth
 from runstate_server.primitives.scopes.schemas import ScopeView
@@ -57,7 +58,7 @@ class TaskCounts(View):
 
 class RunReport(View):
     """Of the scope that was asked about and all below it. Lists have 500 entries at most, counts stop at
-    100,000. timers, barriers, groups: of rooms that are still to come."""
+    100,000. barriers: those that wait. timers, groups: of rooms that are still to come."""
 
     root_scope_id: str
     scope: ScopeView
@@ -66,7 +67,7 @@ class RunReport(View):
     queues: list[Queue]
     tasks: TaskCounts
     timers: list[object]
-    barriers: list[object]
+    barriers: list[BarrierView]
     groups: list[object]
 
 

@@ -69,6 +69,7 @@ class Ended(View):
     claims: int
     messages: int
     tasks: int
+    barriers: int
     waiters: int
 
 

@@ -194,6 +194,15 @@ SELECT w.kind, n.name, w.units, w.holder, {build}.wire_time(w.blocked_at), NULL:
  WHERE s.effective = 'ACTIVE' ORDER BY w.blocked_at, w.seq, w.kind, w.resource_id LIMIT :listed
 """
 
+# Index: barriers_waiting, in its order.
+_BARRIERS = """
+SELECT b.id::text, b.name, b.scope_id::text, b.state, b.epoch, b.arrivals, b.target
+  FROM (SELECT x.id, x.name, x.scope_id, x.state, x.epoch, x.arrivals, x.target FROM runstate.barriers x
+         WHERE x.space_id = :space AND x.root_id = :root AND x.state = 'WAITING'
+         ORDER BY x.scope_id, x.id LIMIT :counted) b {barriers_within}
+ WHERE s.effective = 'ACTIVE' ORDER BY b.scope_id, b.id LIMIT :listed
+"""
+
 _LEVELS = ("a0", "a1", "a2")  # the columns of the queues that hold a scope's ancestors, by depth
 
 
@@ -227,7 +236,7 @@ async def run(engine: AsyncEngine, build: str, space_id: str, scope_id: uuid.UUI
             "queues": [_queue(row) for row in queues if any(row[3:7])],
             "tasks": _tasks(queues, done),
             "timers": [],
-            "barriers": [],
+            "barriers": [_barrier(row) for row in await look.rows(_BARRIERS)],
             "groups": [],
         }
 
@@ -241,7 +250,9 @@ class _Look:
         self._parts = {"boxes": _BOXES, "counts": _COUNTS, "alive": ALIVE} | capacity.parts("x", "y")
         self._parts |= {
             f"{name}_within": _WITHIN.replace("{of}", of)
-            for name, of in zip(("dead", "counted", "held", "waits", "finished"), "dchwg", strict=True)
+            for name, of in zip(
+                ("dead", "counted", "held", "waits", "finished", "barriers"), "dchwgb", strict=True
+            )
         }
         self._names = {"build": build, "level": level, "listed": str(bounds.listed_max)}
 
@@ -276,6 +287,11 @@ async def _all_waiting(look: _Look) -> list[dict[str, Any]]:
 def _queue(row: Any) -> dict[str, Any]:
     names = ("mailboxId", "name", "mode", "ready", "delayed", "leased", "dead", "oldestReadyAt")
     return dict(zip(names, row[:8], strict=True))
+
+
+def _barrier(row: Any) -> dict[str, Any]:
+    names = ("id", "name", "scopeId", "state", "epoch", "arrivals", "target")
+    return dict(zip(names, row, strict=True))
 
 
 def _tasks(queues: list[Any], done: dict[TaskState, int]) -> dict[str, int]:

@@ -84,6 +84,8 @@ def _waits(rows: Iterable[Any]) -> list[Wait]:
 def _said(kind: str, resource: str, held: list[Holder], task: list[str | None]) -> str:
     """task: its key, its mailbox, and until when it is delayed."""
     task_key, mailbox, available_at = task
+    if kind == "barrier":
+        return f'barrier "{resource}" waits for more to arrive'
     named = {"claim": f'claim "{resource}"', "once": f'once key "{resource}"'}.get(
         kind, f'task "{task_key}" of mailbox "{mailbox}"'
     )
