@@ -29,6 +29,7 @@ from tests.primitives.scopes.model import Refused, Scope
 from tests.support import database, spaces
 from tests.support.builders import Call, Once, end, ok, refused
 from tests.support.journal import events
+from tests.support.machines import as_told
 from tests.support.processes import Replica
 
 SCALE = int(os.environ.get("SCALE", "1"))
@@ -164,7 +165,8 @@ class ScopesAndOnce(RuleBasedStateMachine):
             return
         verb, state = how
         self.agree(
-            end(scope.id, verb), lambda _: {"id": scope.id} | self.model.scopes.end(self.now, scope, state)
+            end(scope.id, verb),
+            lambda told: as_told(told, {"id": scope.id} | self.model.scopes.end(self.now, scope, state)),
         )
 
     # Once
