@@ -642,6 +642,25 @@ CREATE TABLE runstate.task_subscribers (
     joined_at timestamp with time zone NOT NULL
 );
 
+-- Name: timers; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.timers (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    name text COLLATE pg_catalog."C",
+    state text NOT NULL,
+    fire_at timestamp with time zone NOT NULL,
+    fired_at timestamp with time zone,
+    token text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT fired_has_time CHECK (((state = ANY (ARRAY['FIRED'::text, 'ACKED'::text])) = (fired_at IS NOT NULL))),
+    CONSTRAINT never_early CHECK ((fired_at >= fire_at)),
+    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['PENDING'::text, 'FIRED'::text, 'ACKED'::text, 'CANCELLED'::text, 'EXPIRED'::text])))
+)
+WITH (fillfactor='80');
+
 -- Name: waits; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.waits (
@@ -867,6 +886,11 @@ ALTER TABLE ONLY runstate.spaces
 
 ALTER TABLE ONLY runstate.task_subscribers
     ADD CONSTRAINT task_subscribers_pkey PRIMARY KEY (space_id, task_id, subscriber_id);
+
+-- Name: timers timers_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.timers
+    ADD CONSTRAINT timers_pkey PRIMARY KEY (space_id, id);
 
 -- Name: waits waits_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
@@ -1161,6 +1185,22 @@ CREATE INDEX scopes_roots_newest ON runstate.scopes USING btree (space_id, creat
 -- Name: scopes_run_name; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX scopes_run_name ON runstate.scopes USING btree (space_id, run_name) WHERE ((run_name IS NOT NULL) AND (stored = 'ACTIVE'::text));
+
+-- Name: timers_due; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX timers_due ON runstate.timers USING btree (fire_at) WHERE (state = 'PENDING'::text);
+
+-- Name: timers_fired; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX timers_fired ON runstate.timers USING btree (root_id, scope_id, fired_at, id) WHERE (state = 'FIRED'::text);
+
+-- Name: timers_name; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE UNIQUE INDEX timers_name ON runstate.timers USING btree (scope_id, name, space_id) WHERE (name IS NOT NULL);
+
+-- Name: timers_pending; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX timers_pending ON runstate.timers USING btree (root_id, scope_id, fire_at) WHERE (state = 'PENDING'::text);
 
 -- Name: waiters_held; Type: INDEX; Schema: runstate; Owner: -
 

@@ -43,6 +43,7 @@ from runstate_server.primitives.scopes.routes import router as scopes
 from runstate_server.primitives.spaces import kernel as spaces
 from runstate_server.primitives.spaces.routes import router as admin
 from runstate_server.primitives.tasks.routes import router as tasks
+from runstate_server.primitives.timers.routes import router as timers
 from runstate_server.primitives.work_limits.routes import router as work_limits
 from runstate_server.settings import Settings, load
 from runstate_server.sweeps.loop import Sequencer, Sweeper
@@ -58,7 +59,7 @@ from runstate_server.web.waiting import Stay
 
 ROOMS = (
     *(scopes, once, claims, mailboxes, messages, tasks, permits, allowances, budgets, work_limits),
-    *(barriers, events, ops, admin),
+    *(barriers, timers, events, ops, admin),
 )
 _READY_S_MAX = 2.0
 _CHECK_S_MAX = 10.0
@@ -116,7 +117,7 @@ class Service:
         self.partitions = Partitions(self.kernel, s.listen_dsn, keep_days=s.retention_days)
         engine = db.open_engine(s.database_dsn, named_statements=s.named_statements)
         polls = LongPolls(self.bus, self.drain)
-        self.floor = Floor(self.kernel, polls, engine)
+        self.floor = Floor(self.kernel, polls, engine, self.sweeper.due_in)
         self.registry.register(Gauges(self.kernel, polls, self.bus, self.sweeper, self.sequencer))
         await self.check()
         if s.bootstrap_space_id is not None and s.bootstrap_api_key is not None:

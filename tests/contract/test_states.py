@@ -17,6 +17,7 @@ from runstate_server.primitives.once.schemas import State as OnceState
 from runstate_server.primitives.permits.schemas import State as PermitState
 from runstate_server.primitives.scopes.schemas import State as ScopeState
 from runstate_server.primitives.tasks.schemas import State as TaskState
+from runstate_server.primitives.timers.schemas import State as TimerState
 from tests.support import database, sources
 
 # Room → (enum, its CHECKs as table.constraint). A claim is held or not: a boolean column, and no CHECK.
@@ -26,6 +27,7 @@ ROOMS: dict[str, tuple[type[StrEnum], list[str]]] = {
     "claims": (ClaimState, []),
     "once": (OnceState, ["once.state_known"]),
     "scopes": (ScopeState, ["scopes.stored_known", "scopes.effective_known"]),
+    "timers": (TimerState, ["timers.state_known"]),
 }
 # A message is READY or LEASED by the narrow table that holds it; only what ended it for good is a column.
 WAITING = {"READY", "LEASED"}

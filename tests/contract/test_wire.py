@@ -17,6 +17,7 @@ from tests.support.events import end_of
 from tests.support.limits import limit
 from tests.support.permits import pool
 from tests.support.queues import Claim, sent, submitted, taken
+from tests.support.timers import Timers
 
 ROWS = json.loads((Path(__file__).parents[1] / "conformance/wire-requests.json").read_text())["requests"]
 ROUTES = {re.sub(r"{\w+}", "{}", str(route)): route for route in routes()}
@@ -37,6 +38,8 @@ WAITING = [row for row in ROWS if not route_of(row)]
 
 
 PLAIN = {
+    "afterSeconds": 60,
+    "at": "2001-01-01T00:00:00.000Z",
     "maxOutstanding": 10,
     "error": "Error: boom",
     "reason": "enough",
@@ -117,6 +120,8 @@ def with_lease(api, row, things):
         things = things | with_pool(api, row, box.scope)
     if room_of(row["path"]).startswith("allowance") and row["path"] != "/allowances":
         things = things | with_allowance(api, row, box.scope)
+    if room_of(row["path"]) == "timers":
+        return things | with_timer(api, row, box.scope)
     if "token" not in row["body"] or row["path"].startswith("/grants/"):
         return things
     if row["path"].startswith("/once/"):
@@ -149,12 +154,18 @@ def with_allowance(api, row, run):
     return {"allowance-waiters": ok(searches.wait().send(api))["waiterId"]}
 
 
+def with_timer(api, row, run):
+    """A timer that has fired, and its token, to acknowledge; else one that is pending."""
+    timer = ok(Timers(run).create(0 if "token" in row["body"] else 60).send(api), 201)
+    return {"timers": timer["id"], "token": timer.get("token")}
+
+
 def test_every_row_is_looked_at_or_waits_for_a_room_that_is_still_to_be_built():
     """A room is built with all of its routes that published clients call, or not at all."""
     built = {room_of(row["path"]) for row in HERE}
     waiting = sorted({f"{row['method']} {row['path']}" for row in WAITING if room_of(row["path"]) in built})
     assert waiting == [], "routes that their rooms lack"
-    assert len(HERE) >= 67
+    assert len(HERE) >= 74
 
 
 def test_every_field_is_one_of_its_route():

@@ -54,8 +54,8 @@ def test_what_breaks_later_is_avoided(pattern):
 def test_only_the_clock_reads_the_time():
     clocks = (
         r"(?i)\b(?:now|clock_timestamp|transaction_timestamp|statement_timestamp|timeofday)\s*\("
-        r"|\b(?:current_timestamp|current_date|current_time|localtimestamp|localtime)\b|'(?:now|today)'"
-    )
+        r"|\b(?:current_timestamp|current_date|current_time|localtimestamp|localtime)\b|'(?:now|today)'(?!,)"
+    )  # before a comma it is the name of a member of an answer
     nothing(
         f"{name(path)}: {found[0]}"
         for path in sources.files(".sql", ".py")

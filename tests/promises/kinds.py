@@ -41,7 +41,8 @@ class Mutation:
 class Shape:
     """What a route takes: each field with its kind (see BAD in test_bounds.py), and which are required.
 
-    `name`: method and path as the OpenAPI document writes them. `call`: one that succeeds. `needs`: any one
+    `name`: method and path as the OpenAPI document writes them. `call`: one that succeeds. `one_of`: optional
+    fields of which exactly one is given. `needs`: any one
     of these permissions opens the route. `shows`: the call that shows the user's JSON which `call` brought,
     from that call and its answer.
     """
@@ -50,6 +51,7 @@ class Shape:
     call: Make
     fields: dict[str, str] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
+    one_of: frozenset[str] = frozenset()
     query: dict[str, str] = field(default_factory=dict)
     required_query: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ("runtime",)
@@ -82,6 +84,13 @@ def raw(call: Call, **replaced: str) -> bytes:
     """The body with these fields set to JSON text that is put in as it is."""
     members = {name: json.dumps(value) for name, value in (call.body or {}).items()} | replaced
     return ("{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in members.items()) + "}").encode()
+
+
+def with_field(shape: Shape, call: Call, name: str, text: str) -> bytes:
+    """The body with that field set to JSON text, and none of those that it excludes."""
+    excluded = shape.one_of - {name} if name in shape.one_of else frozenset()
+    kept = {field: value for field, value in (call.body or {}).items() if field not in excluded}
+    return raw(Call(call.method, call.path, kept), **{name: text})
 
 
 def post(client: httpx.Client, call: Call, content: Any, **headers: str) -> httpx.Response:

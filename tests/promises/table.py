@@ -13,6 +13,7 @@ from tests.promises import (
     rows_permits,
     rows_scopes,
     rows_tasks,
+    rows_timers,
     rows_work_limits,
 )
 
@@ -28,6 +29,7 @@ ROOMS = [
     rows_allowances,
     rows_work_limits,
     rows_barriers,
+    rows_timers,
     rows_events,
     rows_ops,
 ]

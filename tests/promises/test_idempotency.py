@@ -16,6 +16,7 @@ from tests.support.queues import sent, submitted, taken
 
 EVERY = pytest.mark.parametrize("row", MUTATIONS, ids=str)
 DAY_S = 86_400
+ASKED_BY_POST = {"POST /timers/poll"}  # reads: they change nothing, and no answer of theirs is kept
 
 
 def replayed(response):
@@ -76,7 +77,7 @@ async def test_twenty_at_once_of_two_requests_under_one_key_have_the_effect_of_o
 
 def test_every_route_that_changes_something_has_its_row():
     """What has none is held to nothing here."""
-    changing = {str(route) for route in routes() if route.inside and not route.reads}
+    changing = {str(route) for route in routes() if route.inside and not route.reads} - ASKED_BY_POST
     assert {" ".join(row.name.split()[:2]) for row in MUTATIONS} == changing
 
 
@@ -169,7 +170,8 @@ def test_the_key_of_another_call_is_a_conflict_and_changes_nothing(api, row, spa
 def changed_value(name, value):
     match value:
         case str():
-            others = {"deadline": "2999-01-01T00:00:01Z", "mode": "WORK", "currency": "EUR"}
+            others = {"mode": "WORK", "currency": "EUR", "at": "2001-01-02T00:00:00Z"}
+            others["deadline"] = "2999-01-01T00:00:01Z"
             return others.get(name, value + ("1" if name.endswith("Minor") else "x"))
         case bool():
             return not value

@@ -13,6 +13,7 @@ from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
 from tests.support.permits import pool
 from tests.support.queues import Claim, submitted, taken, view
+from tests.support.timers import Timers
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def everything(client, space, door):
     queued = ok(searches.wait(ttlSeconds=3600).send(client))
     ok(searches.cool(86_400).send(client))  # whatever time of the day it is, nothing is granted meanwhile
     meeting = barrier(client, it.scope)
+    timer = ok(Timers(it.scope).create(0).send(client), 201)
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(
@@ -62,17 +64,20 @@ def everything(client, space, door):
             "allowance": searches.id,
             "allowance waiter": queued["waiterId"],
             "barrier": meeting.id,
+            "timer": timer["id"],
         },
         {
             "once": held(client, once, lease_s=3600),
             "claims": ok(claim.acquire(lease_s=3600).send(client), 201)["token"],
             "messages": delivery.token,
             "grants": grant["token"],
+            "timers": timer["token"],
         },
         [
             *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
             *(once.view(), claim.view(), browsers.view(), money.view(), searches.view()),
             meeting.view(),
+            Timers(it.scope).poll(),
         ],
     )
 

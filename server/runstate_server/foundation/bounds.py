@@ -60,6 +60,10 @@ child_limit_max: Final = 10_000
 child_limit_default: Final = 1_000
 deadline_year_max: Final = 9_999
 
+# Timers
+timer_ahead_s_max: Final = 366 * 86_400
+timers_polled_max: Final = 500
+
 # Listings
 page_max: Final = 500
 page_default: Final = 100

@@ -1,10 +1,16 @@
 -- What time-driven work is due, in one look: an idle replica asks once per round and runs no sweep for
 -- nothing. Reads the first entry of each room's due index, which the order asks for by name. Locks: none.
-CREATE FUNCTION kernel.sweeps_due() RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+-- next_s: seconds until the next timer is due, null when none is set.
+CREATE FUNCTION kernel.sweeps_due(OUT due text[], OUT next_s double precision)
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
+  v_timer timestamptz;
 BEGIN
-  RETURN pg_catalog.array_remove(ARRAY[
+  SELECT t.fire_at INTO v_timer FROM runstate.timers t WHERE t.state = 'PENDING' ORDER BY t.fire_at LIMIT 1;
+  next_s := kernel.seconds_until(v_timer, v_now);
+  due := pg_catalog.array_remove(ARRAY[
+    CASE WHEN v_timer <= v_now THEN 'timer_sweep' END,
     CASE WHEN (SELECT o.due_at FROM runstate.once o WHERE o.state = 'HELD' ORDER BY o.due_at LIMIT 1) <= v_now
       THEN 'once_sweep' END,
     CASE WHEN (SELECT c.due_at FROM runstate.claims c WHERE c.held ORDER BY c.due_at LIMIT 1) <= v_now

@@ -4,6 +4,7 @@ once; what correctness needs happens in the calls themselves."""
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -15,6 +16,11 @@ log = logging.getLogger("runstate.sweeps")
 _REPLICA_EVERY_S = 5.0
 _FLOOR_KEEPS_S = 60.0
 _STEP = "journal_step"
+# An instant given by the database is slept past by this much, so that the look finds it passed.
+_PAST_S = 0.002
+# Between two looks at timers, when the last one fired some, and when others had them in hand.
+_PAUSE_S = 0.02
+_LONG_PAUSE_S = 0.2
 
 
 class Steps(Protocol):
@@ -25,7 +31,11 @@ class Steps(Protocol):
 
 
 class Sweeper:
-    """Runs every sweep at its cadence until stopped; `lag_s` says how late each one started last."""
+    """Runs every sweep at its cadence until stopped; `lag_s` says how late each one started last.
+
+    Between two rounds an alarm rings when the next timer is due: each round learns when that is, and who sets
+    one here says so. One that was set elsewhere within the round is fired there.
+    """
 
     def __init__(
         self,
@@ -42,6 +52,9 @@ class Sweeper:
         self._wake = wake
         self._nudge = nudge
         self._task: asyncio.Task[None] | None = None
+        self._alarm_at = math.inf
+        self._alarm_moved = asyncio.Event()
+        self._quiet_until = 0.0
         self.lag_s: dict[str, float] = {}
         self.swept: dict[str, int] = {s.function: 0 for s in sweeps}
 
@@ -55,6 +68,15 @@ class Sweeper:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def due_in(self, seconds: float) -> None:
+        """Something that was set here is due in so many seconds."""
+        self._rings_at(time.monotonic() + seconds + _PAST_S)
+
+    def _rings_at(self, at: float) -> None:
+        if at < self._alarm_at:
+            self._alarm_at = at
+            self._alarm_moved.set()
+
     async def _loop(self) -> None:
         turn = 0
         due_at = time.monotonic()
@@ -64,40 +86,67 @@ class Sweeper:
                 self._nudge()  # events of a replica that died before it numbered them
             for sweep in self._sweeps:
                 if sweep.function in due if sweep.every is None else turn % sweep.every == 0:
-                    self.lag_s[sweep.function] = max(0.0, time.monotonic() - due_at)
-                    await self._run(sweep)
+                    await self._run(sweep, due_at)
             turn += 1
             due_at = max(due_at + self._interval_s, time.monotonic())
-            await asyncio.sleep(max(0.0, due_at - time.monotonic()))
+            while await self._rings_before(due_at):
+                await self._alarm()
+
+    async def _rings_before(self, round_at: float) -> bool:
+        """Sleep until the alarm rings, or the next round begins."""
+        while True:
+            self._alarm_moved.clear()
+            at = max(self._alarm_at, self._quiet_until)
+            left_s = min(at, round_at) - time.monotonic()
+            if left_s <= 0:
+                return at < round_at
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._alarm_moved.wait(), left_s)
+
+    async def _alarm(self) -> None:
+        """What is due to the moment, and nothing else."""
+        rang_at = self._alarm_at
+        due = await self._due()
+        swept = [await self._run(s, rang_at) for s in self._sweeps if s.at_once and s.function in due]
+        self._quiet_until = time.monotonic() + (_PAUSE_S if any(swept) or not due else _LONG_PAUSE_S)
 
     async def _due(self) -> Sequence[str]:
-        """One statement that says what is due: all that an idle replica asks per round."""
+        """One statement that says what is due, and what will be next: all that an idle replica asks per
+        round."""
+        self._alarm_at = math.inf
         try:
-            names: Sequence[str] = (await self._kernel.step("sweeps_due"))[0]
+            row = await self._kernel.step("sweeps_due")
         except Exception as error:
             if db.trouble(error) is None:
                 log.exception("what is due could not be read")
             return ()
+        if row["next_s"] is not None:
+            self._rings_at(time.monotonic() + row["next_s"] + _PAST_S)
+        names: Sequence[str] = row["due"]
         return names
 
-    async def _run(self, sweep: Sweep) -> None:
+    async def _run(self, sweep: Sweep, due_at: float) -> int:
         """Steps until one does not fill its batch, at most ten in a row, so that one duty never holds up the
-        others."""
+        others. Returns how much it finished."""
+        self.lag_s[sweep.function] = max(0.0, time.monotonic() - due_at)
+        finished = 0
         for _ in range(10):
             try:
                 row = await self._kernel.step(sweep.function, sweep.batch, *sweep.args)
             except Exception as error:
                 if db.trouble(error) is None:
                     log.exception("sweep %s failed", sweep.function)
-                return
+                break
             count = row[0]
             if count:
+                finished += count
                 self.swept[sweep.function] += count
                 log.debug("sweep %s finished %d", sweep.function, count)
             if row.get("wake"):
                 self._wake(row["wake"])
             if count < sweep.batch:
-                return
+                break
+        return finished
 
 
 class Sequencer:

@@ -34,12 +34,13 @@ _BAD_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What the rooms stand on; app.py builds it once per process. `kept`: what a room keeps in memory, under
-    its name."""
+    """What the rooms stand on; app.py builds it once per process. `due_in`: tells the sweeps that something
+    is due in so many seconds. `kept`: what a room keeps in memory, under its name."""
 
     kernel: Kernel
     long_polls: LongPolls
     engine: AsyncEngine
+    due_in: Callable[[float], None]
     kept: dict[str, Any] = field(default_factory=dict)
 
 

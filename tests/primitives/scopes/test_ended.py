@@ -7,6 +7,7 @@ from tests.support.builders import Once, contents, end, held, ok, scope
 from tests.support.journal import events
 from tests.support.permits import pool
 from tests.support.queues import Claim, batch, mailbox
+from tests.support.timers import Timers
 
 
 def told(database_url, space, ended="CANCELLED"):
@@ -29,7 +30,11 @@ def fill(api, where):
     browsers = pool(api, where, units=1, name=where)
     ok(browsers.acquire().send(api))
     ok(browsers.wait().send(api))
-    return {"once": 1, "claims": 1, "messages": 1, "tasks": 3, "barriers": 1, "waiters": 1}
+    for _ in range(2):
+        Timers(where).pending(api)
+    Timers(where).fired(api)  # stays as it is
+    many = {"once": 1, "claims": 1, "messages": 1, "tasks": 3}
+    return many | {"barriers": 1, "timers": 2, "waiters": 1}
 
 
 @pytest.mark.parametrize("how", ["cancel", "complete"])

@@ -4,6 +4,7 @@ from runstate_server.primitives.barriers.schemas import BarrierView
 from runstate_server.primitives.mailboxes.schemas import Mode
 from runstate_server.primitives.messages.schemas import Depth
 from runstate_server.primitives.scopes.schemas import ScopeView
+from runstate_server.primitives.timers.schemas import State as TimerState
 from runstate_server.web.schemas import View
 
 
@@ -56,9 +57,21 @@ class TaskCounts(View):
     model_config = View.model_config | {"alias_generator": None}
 
 
+class TimerInRun(View):
+    """state: PENDING or FIRED."""
+
+    id: str
+    name: str | None
+    scope_id: str
+    state: TimerState
+    fire_at: str
+    fired_at: str | None
+
+
 class RunReport(View):
     """Of the scope that was asked about and all below it. Lists have 500 entries at most, counts stop at
-    100,000. barriers: those that wait. timers, groups: of rooms that are still to come."""
+    100,000. timers: that are to fire, or have fired and wait to be acknowledged, by their time. barriers:
+    those that wait. groups: of a room that is still to come."""
 
     root_scope_id: str
     scope: ScopeView
@@ -66,7 +79,7 @@ class RunReport(View):
     waiting: list[WaitingInRun]
     queues: list[Queue]
     tasks: TaskCounts
-    timers: list[object]
+    timers: list[TimerInRun]
     barriers: list[BarrierView]
     groups: list[object]
 

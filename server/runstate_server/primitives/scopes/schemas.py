@@ -70,6 +70,7 @@ class Ended(View):
     messages: int
     tasks: int
     barriers: int
+    timers: int
     waiters: int
 
 

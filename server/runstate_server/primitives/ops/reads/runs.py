@@ -10,6 +10,7 @@ from runstate_server.foundation import bounds, db
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.primitives.ops.reads import ALIVE, capacity
 from runstate_server.primitives.ops.reads.finished import finished
+from runstate_server.primitives.ops.reads.timers import TIMERS, timer
 from runstate_server.primitives.tasks.schemas import State as TaskState
 
 _SCOPE = """
@@ -235,7 +236,7 @@ async def run(engine: AsyncEngine, build: str, space_id: str, scope_id: uuid.UUI
             "waiting": await _all_waiting(look),
             "queues": [_queue(row) for row in queues if any(row[3:7])],
             "tasks": _tasks(queues, done),
-            "timers": [],
+            "timers": [timer(row) for row in await look.rows(TIMERS)],
             "barriers": [_barrier(row) for row in await look.rows(_BARRIERS)],
             "groups": [],
         }
@@ -251,7 +252,7 @@ class _Look:
         self._parts |= {
             f"{name}_within": _WITHIN.replace("{of}", of)
             for name, of in zip(
-                ("dead", "counted", "held", "waits", "finished", "barriers"), "dchwgb", strict=True
+                ("dead", "counted", "held", "waits", "finished", "barriers", "timers"), "dchwgbt", strict=True
             )
         }
         self._names = {"build": build, "level": level, "listed": str(bounds.listed_max)}
