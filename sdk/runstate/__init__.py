@@ -17,6 +17,7 @@ from runstate.decorators.defaults import (
     astatus,
     astop,
     atake,
+    atogether,
     budget,
     child,
     configure,
@@ -33,6 +34,7 @@ from runstate.decorators.defaults import (
     status,
     stop,
     take,
+    together,
 )
 from runstate.decorators.queue import Job, Queue
 from runstate.decorators.slots import Slots
@@ -56,6 +58,7 @@ from runstate.errors import (
     map_error,
 )
 from runstate.handles.allowances import AllowanceRef, AllowancesAdminAPI
+from runstate.handles.barriers import BarrierHandle, BarriersAPI
 from runstate.handles.budgets import BudgetRef, BudgetReservation, BudgetsAdminAPI
 from runstate.handles.claims import ClaimLease, ClaimRef
 from runstate.handles.diagnostics import DiagnosticsAPI
@@ -80,6 +83,8 @@ __all__ = [
     "AllowancesAdminAPI",
     "AsyncRunstate",
     "AuthenticationError",
+    "BarrierHandle",
+    "BarriersAPI",
     "BudgetExceededError",
     "BudgetRef",
     "BudgetRequirement",
@@ -133,6 +138,7 @@ __all__ = [
     "astatus",
     "astop",
     "atake",
+    "atogether",
     "budget",
     "child",
     "configure",
@@ -154,4 +160,5 @@ __all__ = [
     "status",
     "stop",
     "take",
+    "together",
 ]

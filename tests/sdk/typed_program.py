@@ -63,6 +63,10 @@ async def asynchronous(rs: AsyncRunstate) -> None:
     assert_type(await pool.status(), dict[str, Any] | None)
     assert_type(await pool.run(lambda lease: lease.grant_id), str)
     assert_type(await scope.quota("search-api").take(units=2), dict[str, Any])
+    meeting = await scope.barriers.create(target=3)
+    assert_type(meeting, runstate.BarrierHandle)
+    assert_type(await meeting.wait(timeout_ms=1_000), dict[str, Any])
+    await runstate.atogether("start", 3)
     money = await scope.budget("model-usd").reserve(amount="0.40")
     assert_type(money, runstate.BudgetReservation)
     assert_type(money.reserved, str)
@@ -78,6 +82,7 @@ def plain() -> None:
     assert_type(runstate.take("search-api", units=2), dict[str, Any])
     with runstate.slots("browser", units=2) as lease:
         assert_type(lease.is_lost, bool)
+    runstate.together("start", 3, timeout="2m")
     runstate.setup(slots={"browser": 3}, limits={"search-api": {"max": 60, "per": "minute"}})
     runstate.setup(budgets={"model-usd": "5.00"})
     run = runstate.run("x", deadline=dt.datetime.now(dt.timezone.utc))

@@ -24,6 +24,7 @@ from runstate.decorators.queue import NamedQueue, Units, defined, queue_in
 from runstate.decorators.serve import Queues, ServeRun
 from runstate.decorators.setup import SetupRun, Sizes
 from runstate.decorators.slots import Slots, SlotsRun
+from runstate.decorators.together import TogetherRun
 from runstate.errors import ConfigError
 from runstate.run import Account
 
@@ -31,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun, ServeRun, SlotsRun, LimitRun, BudgetRun, SetupRun, EventsRun):
+class Run(OnceRun, ServeRun, SlotsRun, LimitRun, BudgetRun, SetupRun, TogetherRun, EventsRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -247,6 +248,23 @@ async def asetup(
 ) -> None:
     """As `setup`."""
     await default_run().asetup(limits, slots, budgets)
+
+
+def together(name: str, count: int, timeout: float | str | None = 60) -> None:
+    """Waits until `count` workers of the run have called it with this name, so that they go on together. A
+    worker counts once, by its name, however many of its threads call, and however often it is restarted
+    under that name (`configure(worker=)`). Once all have come every later call of theirs returns at once;
+    one who was not among them is refused: ConflictError (BARRIER_RELEASED).
+
+    Up to `timeout` (seconds, "2m", or None: without end): WaitTimeoutError, and whoever gave up stays
+    counted. All have to name the same `count`: ConflictError, which names both. A server that is away is
+    waited for. Waiting ends with the run: StoppedError."""
+    default_run().together(name, count, timeout)
+
+
+async def atogether(name: str, count: int, timeout: float | str | None = 60) -> None:
+    """As `together`."""
+    await default_run().atogether(name, count, timeout)
 
 
 def run_id() -> str:

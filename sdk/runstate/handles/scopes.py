@@ -6,6 +6,7 @@ from typing import Any
 from runstate._transport import Space
 from runstate.errors import ConfigError
 from runstate.handles.allowances import AllowanceRef
+from runstate.handles.barriers import BarriersAPI
 from runstate.handles.budgets import BudgetRef
 from runstate.handles.claims import ClaimRef
 from runstate.handles.mailboxes import MailboxRef
@@ -19,6 +20,7 @@ class ScopeHandle:
     def __init__(self, space: Space, scope_id: str) -> None:
         self._space = space
         self.id = scope_id
+        self.barriers = BarriersAPI(space, scope_id)
 
     def __repr__(self) -> str:
         return f"ScopeHandle({self.id!r})"
