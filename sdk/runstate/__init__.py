@@ -14,6 +14,7 @@ from runstate.decorators.defaults import (
     arun_id,
     aserve,
     asetup,
+    asleep,
     astatus,
     astop,
     atake,
@@ -30,6 +31,7 @@ from runstate.decorators.defaults import (
     run_id,
     serve,
     setup,
+    sleep,
     slots,
     status,
     stop,
@@ -74,6 +76,7 @@ from runstate.handles.tasks import (
     TaskTicket,
     UnitsRequirement,
 )
+from runstate.handles.timers import TimerHandle, TimersAPI
 from runstate.handles.work_limits import WorkLimitsAdminAPI
 from runstate.run import RunContext, Signal, context
 
@@ -125,6 +128,8 @@ __all__ = [
     "TaskRequirements",
     "TaskTicket",
     "ThreadSafeEvent",
+    "TimerHandle",
+    "TimersAPI",
     "UnavailableError",
     "UnitsRequirement",
     "WaitTimeoutError",
@@ -135,6 +140,7 @@ __all__ = [
     "arun_id",
     "aserve",
     "asetup",
+    "asleep",
     "astatus",
     "astop",
     "atake",
@@ -156,6 +162,7 @@ __all__ = [
     "run_id",
     "serve",
     "setup",
+    "sleep",
     "slots",
     "status",
     "stop",

@@ -25,7 +25,9 @@ def test_every_public_name_is_explained(name):
     assert inspect.getdoc(getattr(runstate, name))
 
 
-@pytest.mark.parametrize("name", ["run_id", "child", "stop", "finish", "status", "take", "setup", "together"])
+@pytest.mark.parametrize(
+    "name", ["run_id", "child", "stop", "finish", "status", "take", "setup", "sleep", "together"]
+)
 def test_every_blocking_function_has_an_async_twin_with_the_same_arguments(name):
     for owner in (runstate, Run):
         plain, twin = getattr(owner, name), getattr(owner, f"a{name}")

@@ -22,13 +22,16 @@ def variables(server, space):
 
 def test_every_block_prints_what_the_page_shows_below_it(tmp_path, variables):
     found = pages.blocks(pages.page(NAME))
-    assert pages.save_programs(found, tmp_path) == ["phases.py"]
+    assert pages.save_programs(found, tmp_path) == ["nap.py", "phases.py"]
     pairs = pages.shown(found)
-    assert len(pairs) == 1
+    assert len(pairs) == 2
     pages.check_shown(NAME, pairs, pages.run_blocks([sh.text for sh, _ in pairs], tmp_path, variables))
 
 
-def test_barriers_as_objects_as_shown(tmp_path, variables):
-    [program] = pages.texts(pages.page(NAME), "python", "### In Python")[1:]
+@pytest.mark.parametrize(
+    ("after", "prints"), [("## Timers", "True\ndict_keys(['fired_at'])\n"), ("## Barriers", "1\nRELEASED\n")]
+)
+def test_objects_as_shown(tmp_path, variables, after, prints):
+    program = pages.texts(pages.page(NAME), "python", after)[1]
     (tmp_path / "graph.py").write_text(program)
-    assert pages.shell("python graph.py", tmp_path, variables) == "1\nRELEASED\n"
+    assert pages.shell("python graph.py", tmp_path, variables) == prints

@@ -23,6 +23,7 @@ from runstate.decorators.once import OnceRun, once_in
 from runstate.decorators.queue import NamedQueue, Units, defined, queue_in
 from runstate.decorators.serve import Queues, ServeRun
 from runstate.decorators.setup import SetupRun, Sizes
+from runstate.decorators.sleep import SleepRun
 from runstate.decorators.slots import Slots, SlotsRun
 from runstate.decorators.together import TogetherRun
 from runstate.errors import ConfigError
@@ -32,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run(OnceRun, ServeRun, SlotsRun, LimitRun, BudgetRun, SetupRun, TogetherRun, EventsRun):
+class Run(OnceRun, ServeRun, SlotsRun, LimitRun, BudgetRun, SetupRun, TogetherRun, SleepRun, EventsRun):
     """A run, joined at the first use, with the functions of the module bound to it. Once it has seen the run
     end, every call raises StoppedError."""
 
@@ -233,6 +234,23 @@ def budget(
     (NotFoundError) and has its own currency and scale. What a process that has died had reserved is back
     after a day."""
     return Budget(default_run, name, reserve=reserve, cost=cost, limit=limit, currency=currency, scale=scale)
+
+
+def sleep(name: str, duration: float | str | None = None, *, until: str | datetime | None = None) -> None:
+    """Sleeps `duration` (seconds, or "2h"), or `until` an instant (RFC 3339, or a datetime with a time zone),
+    at most 366 days. The server keeps the time, under `name` in the run: a process that is killed, started
+    again and calls this again sleeps only for what is left, and so does another one. The first call sets the
+    time; once it is over, every later call of that name in the run returns at once.
+
+    Ends with the run: StoppedError. A server that is away is waited for."""
+    default_run().sleep(name, duration, until=until)
+
+
+async def asleep(
+    name: str, duration: float | str | None = None, *, until: str | datetime | None = None
+) -> None:
+    """As `sleep`; cancelling it leaves the time set."""
+    await default_run().asleep(name, duration, until=until)
 
 
 def setup(limits: Sizes | None = None, slots: Sizes | None = None, budgets: Sizes | None = None) -> None:

@@ -12,6 +12,7 @@ from runstate.handles.claims import ClaimRef
 from runstate.handles.mailboxes import MailboxRef
 from runstate.handles.permits import PoolRef
 from runstate.handles.tasks import TaskTicket
+from runstate.handles.timers import TimersAPI
 
 
 class ScopeHandle:
@@ -21,6 +22,7 @@ class ScopeHandle:
         self._space = space
         self.id = scope_id
         self.barriers = BarriersAPI(space, scope_id)
+        self.timers = TimersAPI(space, scope_id)
 
     def __repr__(self) -> str:
         return f"ScopeHandle({self.id!r})"
