@@ -223,6 +223,38 @@ CREATE TABLE runstate.grants (
 )
 WITH (fillfactor='70');
 
+-- Name: group_members; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.group_members (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    task_id uuid NOT NULL,
+    group_id uuid NOT NULL,
+    n integer NOT NULL,
+    owned boolean NOT NULL,
+    verdict text,
+    CONSTRAINT verdict_known CHECK ((verdict = ANY (ARRAY['ACCEPTED'::text, 'REJECTED'::text])))
+)
+WITH (fillfactor='80');
+
+-- Name: group_notices; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.group_notices (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    seq bigint NOT NULL,
+    group_id uuid NOT NULL
+);
+
+-- Name: group_notices_seq_seq; Type: SEQUENCE; Schema: runstate; Owner: -
+
+ALTER TABLE runstate.group_notices ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME runstate.group_notices_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 -- Name: idempotency; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.idempotency (
@@ -632,6 +664,35 @@ CREATE TABLE runstate.spaces (
     created_at timestamp with time zone NOT NULL
 );
 
+-- Name: task_groups; Type: TABLE; Schema: runstate; Owner: -
+
+CREATE TABLE runstate.task_groups (
+    space_id text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    scope_id uuid NOT NULL,
+    root_id uuid NOT NULL,
+    mailbox_id uuid NOT NULL,
+    condition text NOT NULL,
+    threshold integer,
+    expected_members integer,
+    members integer NOT NULL,
+    state text NOT NULL,
+    outcome text,
+    outcome_reason text,
+    deadline timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    finalized_at timestamp with time zone,
+    CONSTRAINT condition_known CHECK ((condition = ANY (ARRAY['FIRST_ACCEPTED'::text, 'N_ACCEPTED'::text, 'ALL_TERMINAL'::text]))),
+    CONSTRAINT failure_has_reason CHECK (((outcome = 'FAILURE'::text) = (outcome_reason IS NOT NULL))),
+    CONSTRAINT finalized_has_outcome CHECK (((state = 'FINALIZED'::text) = (outcome IS NOT NULL))),
+    CONSTRAINT finalized_has_time CHECK (((state = 'FINALIZED'::text) = (finalized_at IS NOT NULL))),
+    CONSTRAINT members_counted CHECK ((members >= 0)),
+    CONSTRAINT outcome_known CHECK ((outcome = ANY (ARRAY['SUCCESS'::text, 'FAILURE'::text]))),
+    CONSTRAINT state_known CHECK ((state = ANY (ARRAY['OPEN'::text, 'SEALED'::text, 'FINALIZED'::text]))),
+    CONSTRAINT threshold_of_accepted CHECK (((condition = 'ALL_TERMINAL'::text) = (threshold IS NULL)))
+)
+WITH (fillfactor='50');
+
 -- Name: task_subscribers; Type: TABLE; Schema: runstate; Owner: -
 
 CREATE TABLE runstate.task_subscribers (
@@ -767,6 +828,16 @@ ALTER TABLE ONLY runstate.epoch
 ALTER TABLE ONLY runstate.grants
     ADD CONSTRAINT grants_pkey PRIMARY KEY (space_id, id);
 
+-- Name: group_members group_members_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.group_members
+    ADD CONSTRAINT group_members_pkey PRIMARY KEY (space_id, task_id, group_id);
+
+-- Name: group_notices group_notices_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.group_notices
+    ADD CONSTRAINT group_notices_pkey PRIMARY KEY (space_id, seq);
+
 -- Name: idempotency idempotency_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.idempotency
@@ -882,6 +953,11 @@ ALTER TABLE ONLY runstate.sequencer
 ALTER TABLE ONLY runstate.spaces
     ADD CONSTRAINT spaces_pkey PRIMARY KEY (id);
 
+-- Name: task_groups task_groups_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
+
+ALTER TABLE ONLY runstate.task_groups
+    ADD CONSTRAINT task_groups_pkey PRIMARY KEY (space_id, id);
+
 -- Name: task_subscribers task_subscribers_pkey; Type: CONSTRAINT; Schema: runstate; Owner: -
 
 ALTER TABLE ONLY runstate.task_subscribers
@@ -990,6 +1066,14 @@ CREATE INDEX grants_of_message ON runstate.grants USING btree (message_id) WHERE
 
 CREATE INDEX grants_of_pool ON runstate.grants USING btree (pool_id, due_at) WHERE (ended IS NULL);
 
+-- Name: groups_due; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX groups_due ON runstate.task_groups USING btree (deadline) WHERE ((state <> 'FINALIZED'::text) AND (deadline IS NOT NULL));
+
+-- Name: groups_of_run; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX groups_of_run ON runstate.task_groups USING btree (root_id, scope_id) WHERE (state <> 'FINALIZED'::text);
+
 -- Name: journal_aggregate; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX journal_aggregate ON ONLY runstate.journal USING btree (aggregate_id, aggregate_type, space_id, num);
@@ -1038,6 +1122,10 @@ CREATE UNIQUE INDEX mailboxes_name ON runstate.mailboxes USING btree (space_id, 
 
 CREATE INDEX mailboxes_newest ON runstate.mailboxes USING btree (space_id, created_at, id);
 
+-- Name: members_of_group; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX members_of_group ON runstate.group_members USING btree (group_id, n);
+
 -- Name: messages_dead; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE INDEX messages_dead ON runstate.messages USING btree (mailbox_id, root_id, scope_id, space_id) WHERE (ended = 'DEAD'::text);
@@ -1081,6 +1169,14 @@ END IS NOT NULL);
 -- Name: messages_work_key; Type: INDEX; Schema: runstate; Owner: -
 
 CREATE UNIQUE INDEX messages_work_key ON runstate.messages USING btree (scope_id, mailbox_id, work_key, space_id) WHERE (work_key IS NOT NULL);
+
+-- Name: notices_of_group; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX notices_of_group ON runstate.group_notices USING btree (group_id);
+
+-- Name: notices_order; Type: INDEX; Schema: runstate; Owner: -
+
+CREATE INDEX notices_order ON runstate.group_notices USING btree (seq);
 
 -- Name: once_due; Type: INDEX; Schema: runstate; Owner: -
 

@@ -33,6 +33,7 @@ from runstate_server.primitives.barriers.routes import router as barriers
 from runstate_server.primitives.budgets.routes import router as budgets
 from runstate_server.primitives.claims.routes import router as claims
 from runstate_server.primitives.events.routes import router as events
+from runstate_server.primitives.groups.routes import router as groups
 from runstate_server.primitives.mailboxes.routes import router as mailboxes
 from runstate_server.primitives.messages.routes import router as messages
 from runstate_server.primitives.once.routes import router as once
@@ -59,7 +60,7 @@ from runstate_server.web.waiting import Stay
 
 ROOMS = (
     *(scopes, once, claims, mailboxes, messages, tasks, permits, allowances, budgets, work_limits),
-    *(barriers, timers, events, ops, admin),
+    *(groups, barriers, timers, events, ops, admin),
 )
 _READY_S_MAX = 2.0
 _CHECK_S_MAX = 10.0

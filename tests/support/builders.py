@@ -78,7 +78,7 @@ def end(scope_id: str, how: str = "cancel") -> Call:
     return Call("POST", f"/scopes/{scope_id}/{how}")
 
 
-CONTENTS = ("once", "claims", "messages", "tasks", "barriers", "timers", "waiters")
+CONTENTS = ("once", "claims", "barriers", "timers", "groups", "messages", "tasks", "waiters")
 
 
 def contents(scopes: int = 1, **many: int) -> dict[str, int]:

@@ -38,6 +38,10 @@ priority_max: Final = 100
 delay_s_max: Final = 366 * 86_400
 backlog_max: Final = 1_000_000_000
 
+# Task groups
+group_expected_max: Final = 100
+group_members_max: Final = 1_000
+
 # Permits
 units_max: Final = 1_000_000_000
 needs_units_max: Final = 4  # pools, or allowances, of one task

@@ -66,6 +66,7 @@ class Reply:
     replayed: bool
     again_s: float | None
     expire: uuid.UUID | None
+    decide: tuple[uuid.UUID, ...] = ()
 
     @classmethod
     def of(cls, row: Any) -> "Reply":
@@ -81,6 +82,7 @@ class Reply:
             row["replayed"],
             row["again_s"],
             row["expire"],
+            tuple(row["decide"] or ()),
         )
 
 
@@ -134,6 +136,8 @@ class Kernel:
                 self._committed(reply.wake)
             if reply.expire is not None:
                 await self._expire(args[0], reply.expire, deadline)
+            for group_id in reply.decide:
+                await self._decide(args[0], group_id, deadline)
             if reply.code != AGAIN:
                 break
             if time.monotonic() > deadline:
@@ -185,6 +189,18 @@ class Kernel:
         """Write a deadline that a call found passed; the call held the gate shared and could not."""
         args = (space_id, scope_id)
         reply, _ = await self._attempts("scope_expire", args, None, repeatable=True, deadline=deadline)
+        if reply.changed:
+            self._committed(reply.wake)
+
+    async def _decide(self, space_id: str, group_id: uuid.UUID, deadline: float) -> None:
+        """Decide a group whose member has ended in a call that could not lock it, before that call is
+        answered. A notice of it is committed: when this fails, a sweep decides."""
+        try:
+            reply, _ = await self._attempts(
+                "group_decide", (space_id, group_id), None, repeatable=True, deadline=deadline
+            )
+        except Refusal:
+            return
         if reply.changed:
             self._committed(reply.wake)
 

@@ -84,3 +84,23 @@ CREATE FUNCTION kernel.scopes_within(p_space text, p_path uuid[]) RETURNS uuid[]
     SELECT s.id FROM runstate.scopes s WHERE s.space_id = p_space AND s.root_id = p_path[1]
        AND s.path[pg_catalog.cardinality(p_path)] = p_path[pg_catalog.cardinality(p_path)]) END
 $$;
+
+-- Write a new scope below the one that p_above leads to, or a new root when that is null, and its event: for
+-- the room of scopes, and for rooms whose things own one. The caller has passed the gate. p_until: the
+-- effective deadline above. Returns its path.
+CREATE FUNCTION kernel.scope_write(p_space text, p_id uuid, p_name text, p_run_name text, p_above uuid[],
+  p_until timestamptz, p_deadline timestamptz, p_child_limit int, p_now timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_path uuid[] := COALESCE(p_above, '{}'::uuid[]) || p_id;
+  v_parent uuid := p_above[pg_catalog.cardinality(p_above)];
+BEGIN
+  INSERT INTO runstate.scopes (space_id, id, name, run_name, parent_id, root_id, path, depth, stored,
+    effective, deadline, effective_deadline, child_limit, children, version, created_at)
+  VALUES (p_space, p_id, p_name, p_run_name, v_parent, v_path[1], v_path, pg_catalog.cardinality(v_path) - 1,
+    'ACTIVE', 'ACTIVE', p_deadline, LEAST(p_deadline, p_until), p_child_limit, 0, 1, p_now);
+  PERFORM kernel.event(p_space, p_now, 'scope.created', v_path, 'scope', p_id::text,
+    pg_catalog.json_build_object('name', p_name, 'parentId', v_parent, 'deadline',
+      kernel.wire_time(p_deadline)), NULL);
+  RETURN v_path;
+END $$;

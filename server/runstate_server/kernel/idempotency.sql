@@ -35,7 +35,7 @@ BEGIN
     RETURN kernel.refuse('IDEMPOTENCY_CONFLICT',
       'this Idempotency-Key was used before with another method, path or body');
   END IF;
-  RETURN ROW(v_status, NULL, v_facts::json, NULL, NULL, NULL, false, true, NULL, NULL)::kernel.reply;
+  RETURN ROW(v_status, NULL, v_facts::json, NULL, NULL, NULL, false, true, NULL, NULL, NULL)::kernel.reply;
 END $$;
 
 -- Keep the outcome of a call and pass it through. Only what changed something is kept; a row left over from

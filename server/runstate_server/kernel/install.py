@@ -25,7 +25,7 @@ _FLOOR = (
 )
 _ROOMS = (
     *("spaces", "mailboxes", "once", "claims", "permits", "allowances", "budgets", "work_limits"),
-    *("barriers", "timers", "messages", "tasks", "scopes", "events", "ops"),
+    *("barriers", "timers", "messages", "tasks", "groups", "scopes", "events", "ops"),
 )
 _NAME = re.compile(r"\bkernel\.")
 _SCHEMA = re.compile(r"runstate_k_[0-9a-f]{12}")

@@ -15,7 +15,9 @@ CREATE TYPE kernel.reply AS (
   changed  boolean,           -- whether anything was written
   replayed boolean,           -- the first outcome of an idempotency key, told again
   again_s  double precision,  -- seconds until time alone changes this answer; null: never
-  expire   uuid               -- a scope found past its deadline: the server makes the expiring call
+  expire   uuid,              -- a scope found past its deadline: the server makes the expiring call
+  -- task groups that a member's end, or their deadline, may decide: the server makes the deciding call
+  decide   uuid[]
 );
 
 -- First line of every mutating function: the look after a lock must be a new snapshot, which only READ
@@ -30,19 +32,19 @@ END $$;
 
 CREATE FUNCTION kernel.done(p_status int, p_facts json, p_wake text[])
 RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(p_status, NULL, p_facts, NULL, p_wake, NULL, true, false, NULL, NULL)::kernel.reply
+  SELECT ROW(p_status, NULL, p_facts, NULL, p_wake, NULL, true, false, NULL, NULL, NULL)::kernel.reply
 $$;
 
 -- An answer that changed nothing; p_again_s says after how many seconds a sleeper should look again by
 -- itself.
 CREATE FUNCTION kernel.seen(p_facts json, p_payloads text[], p_again_s double precision) RETURNS kernel.reply
 LANGUAGE sql IMMUTABLE AS $$
-  SELECT ROW(200, NULL, p_facts, p_payloads, NULL, NULL, false, false, p_again_s, NULL)::kernel.reply
+  SELECT ROW(200, NULL, p_facts, p_payloads, NULL, NULL, false, false, p_again_s, NULL, NULL)::kernel.reply
 $$;
 
 CREATE FUNCTION kernel.refuse(p_code text, p_message text) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
   SELECT ROW(NULL, p_code, pg_catalog.json_build_object('message', p_message), NULL, NULL, NULL, false, false,
-    NULL, NULL)::kernel.reply $$;
+    NULL, NULL, NULL)::kernel.reply $$;
 
 -- The place of payload n (from 0) in facts. User payloads never pass through json here, they would be parsed
 -- again.

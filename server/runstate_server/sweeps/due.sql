@@ -19,6 +19,10 @@ BEGIN
         OR (SELECT r.deadline FROM runstate.queue_ready r WHERE r.deadline IS NOT NULL
              ORDER BY r.deadline LIMIT 1) <= v_now
       THEN 'message_sweep' END,
+    CASE WHEN EXISTS (SELECT 1 FROM runstate.group_notices n)
+        OR (SELECT g.deadline FROM runstate.task_groups g WHERE g.state <> 'FINALIZED'
+               AND g.deadline IS NOT NULL ORDER BY g.deadline LIMIT 1) <= v_now
+      THEN 'group_sweep' END,
     CASE WHEN (SELECT g.due_at FROM runstate.grants g WHERE g.ended IS NULL
                 ORDER BY g.due_at LIMIT 1) <= v_now
         OR (SELECT w.hold_until FROM runstate.line_waiters w WHERE w.state = 'SIGNALED'

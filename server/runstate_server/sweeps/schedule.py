@@ -22,6 +22,7 @@ def sweeps() -> tuple[Sweep, ...]:
         Sweep("once_sweep", 200),
         Sweep("claim_sweep", 200),
         Sweep("message_sweep", 200),
+        Sweep("group_sweep", 200),
         Sweep("permit_sweep", 100),
         Sweep("budget_sweep", 200),
         Sweep("allowance_sweep", 100),

@@ -184,8 +184,8 @@ BEGIN
   RETURN v_wake;
 END $$;
 
--- Lock the budgets in which a delivery has open reservations, in their order; for the server's own changes.
-CREATE FUNCTION kernel.budgets_lock_of(p_space text, p_message uuid) RETURNS void
+-- Lock the budgets in which deliveries have open reservations, in their order; for the server's own changes.
+CREATE FUNCTION kernel.budgets_lock_of(p_space text, p_messages uuid[]) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_budget uuid;
@@ -193,8 +193,9 @@ BEGIN
   -- Materialized, here and below: so it is found by the message, whatever index would bring the order.
   FOR v_budget IN
     WITH held AS MATERIALIZED (
-      SELECT r.budget_id FROM runstate.budget_reservations r
-       WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL)
+      SELECT r.budget_id FROM pg_catalog.unnest(p_messages) m (id) CROSS JOIN LATERAL (
+        SELECT x.budget_id FROM runstate.budget_reservations x
+         WHERE x.space_id = p_space AND x.message_id = m.id AND x.ended_at IS NULL OFFSET 0) r)
     SELECT DISTINCT h.budget_id FROM held h ORDER BY h.budget_id
   LOOP
     PERFORM 1 FROM runstate.budgets b WHERE b.space_id = p_space AND b.id = v_budget FOR NO KEY UPDATE;
@@ -229,7 +230,7 @@ DECLARE
   v_now timestamptz;
   v_wake text[] := '{}'::text[];
 BEGIN
-  PERFORM kernel.budgets_lock_of(p_space, p_message);
+  PERFORM kernel.budgets_lock_of(p_space, ARRAY[p_message]);
   v_now := kernel.kernel_now();
   FOR v_budget, v_reservation IN
     WITH held AS MATERIALIZED (
@@ -247,7 +248,7 @@ END $$;
 CREATE FUNCTION kernel.budget_settle_by(p_space text, p_message uuid, p_settle_by timestamptz) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  PERFORM kernel.budgets_lock_of(p_space, p_message);
+  PERFORM kernel.budgets_lock_of(p_space, ARRAY[p_message]);
   UPDATE runstate.budget_reservations r SET settle_by = p_settle_by
    WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL AND r.state = 'ACTIVE'
      AND r.settle_by IS NULL;

@@ -120,6 +120,23 @@ BEGIN
   END IF;
 END $$;
 
+-- Leave a notice to every open group that watches a task which has ended: whoever ends one may hold locks
+-- that come after a group's, so a call of its own decides. The messages row is locked: a group that adds the
+-- task has done so, or will find it ended.
+CREATE FUNCTION kernel.task_notice(p_space text, p_id uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
+  INSERT INTO runstate.group_notices (space_id, group_id)
+  SELECT p_space, g.group_id FROM runstate.group_members g
+    CROSS JOIN LATERAL (SELECT 1 FROM runstate.task_groups x WHERE x.space_id = p_space AND x.id = g.group_id
+                           AND x.state <> 'FINALIZED' OFFSET 0) x
+   WHERE g.space_id = p_space AND g.task_id = p_id
+$$;
+
+-- The groups that watch a task.
+CREATE FUNCTION kernel.groups_of(p_space text, p_id uuid) RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
+  SELECT ARRAY(SELECT g.group_id FROM runstate.group_members g
+                WHERE g.space_id = p_space AND g.task_id = p_id)
+$$;
+
 -- End a message for good: its narrow row is deleted, in an INBOX its line is held. p_reason: of a task that
 -- did not succeed; p_outcome: JSON text of one that did. Returns the topics to wake.
 CREATE FUNCTION kernel.message_end(p_space text, p_q kernel.queued, p_state text, p_reason text,
@@ -134,6 +151,7 @@ BEGIN
    WHERE m.space_id = p_space AND m.id = (p_q).id;
   IF (p_q).is_task THEN
     v_wake := ARRAY[kernel.topic('task', p_space, (p_q).id::text)];
+    PERFORM kernel.task_notice(p_space, (p_q).id);
   END IF;
   IF (p_q).inbox THEN
     PERFORM kernel.line_advance(p_space, (p_q).mailbox_id, (p_q).path[pg_catalog.cardinality((p_q).path)]);

@@ -1,19 +1,10 @@
 -- Messages, last: what ends them from outside: task cancel, sweeps, the end of a scope.
 
--- Cancel an unsettled message, whoever holds it. Gate passed. Looks again while the row moves between the two
--- tables.
--- Returns whether it was unsettled, and the topics to wake.
-CREATE FUNCTION kernel.message_cancel(p_space text, p_q kernel.queued, p_reason text, OUT cancelled boolean,
-  OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  v_scope uuid := (p_q).path[pg_catalog.cardinality((p_q).path)];
-  v_ended text;
+-- Take an unsettled message out of the queue, whoever holds it. Gate passed, in an INBOX its line is held.
+-- Looks again while the row moves between the two tables. Null: it has ended.
+CREATE FUNCTION kernel.queue_remove(p_space text, p_q kernel.queued) RETURNS kernel.queued
+LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-  cancelled := false;
-  wake := '{}'::text[];
-  IF (p_q).inbox THEN
-    PERFORM pg_catalog.pg_advisory_xact_lock(kernel.line_key(p_space, (p_q).mailbox_id, v_scope));
-  END IF;
   LOOP
     DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = (p_q).seq
     RETURNING r.attempt, r.started_at INTO p_q.attempt, p_q.started_at;
@@ -22,13 +13,49 @@ BEGIN
       RETURNING l.attempt, l.started_at INTO p_q.attempt, p_q.started_at;
     END IF;
     IF FOUND THEN
-      cancelled := true;
-      wake := kernel.message_end(p_space, p_q, 'CANCELLED', p_reason, NULL, NULL, kernel.kernel_now())
-        || kernel.grants_release_of(p_space, (p_q).id) || kernel.budget_void_of(p_space, (p_q).id);
-      RETURN;
+      RETURN p_q;
     END IF;
-    SELECT m.ended INTO v_ended FROM runstate.messages m WHERE m.space_id = p_space AND m.id = (p_q).id;
-    EXIT WHEN v_ended IS NOT NULL;
+    PERFORM 1 FROM runstate.messages m WHERE m.space_id = p_space AND m.id = (p_q).id AND m.ended IS NOT NULL;
+    EXIT WHEN FOUND;
+  END LOOP;
+  RETURN NULL;
+END $$;
+
+-- Cancel those of these messages that are unsettled, and give back what their deliveries hold. Gates passed.
+-- Locks in one order, whatever that of the ids: lines, rows, pools, budgets. Returns how many there were,
+-- and the topics to wake.
+CREATE FUNCTION kernel.messages_cancel(p_space text, p_ids uuid[], p_reason text, OUT cancelled int,
+  OUT wake text[]) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_all kernel.queued[] := ARRAY(SELECT q FROM pg_catalog.unnest(p_ids) i (id)
+    CROSS JOIN LATERAL kernel.message_find(p_space, i.id) q ORDER BY q.seq);
+  v_out kernel.queued[] := '{}'::kernel.queued[];
+  v_q kernel.queued;
+  v_line bigint;
+  v_now timestamptz;
+BEGIN
+  wake := '{}'::text[];
+  FOR v_line IN
+    SELECT DISTINCT kernel.line_key(p_space, q.mailbox_id, q.path[pg_catalog.cardinality(q.path)]) AS line
+      FROM pg_catalog.unnest(v_all) q WHERE q.inbox ORDER BY line
+  LOOP
+    PERFORM pg_catalog.pg_advisory_xact_lock(v_line);
+  END LOOP;
+  FOREACH v_q IN ARRAY v_all LOOP
+    v_q := kernel.queue_remove(p_space, v_q);
+    IF (v_q).id IS NOT NULL THEN
+      v_out := v_out || v_q;
+    END IF;
+  END LOOP;
+  cancelled := pg_catalog.cardinality(v_out);
+  PERFORM kernel.pools_lock_of(p_space, p_ids);
+  PERFORM kernel.budgets_lock_of(p_space, p_ids);
+  v_now := kernel.kernel_now();
+  FOREACH v_q IN ARRAY v_out LOOP
+    wake := wake || kernel.message_end(p_space, v_q, 'CANCELLED', p_reason, NULL, NULL, v_now);
+  END LOOP;
+  FOREACH v_q IN ARRAY v_out LOOP
+    wake := wake || kernel.grants_release_of(p_space, (v_q).id) || kernel.budget_void_of(p_space, (v_q).id);
   END LOOP;
 END $$;
 

@@ -187,6 +187,7 @@ BEGIN
   v_reply := kernel.done(200, CASE WHEN p_mailbox IS NULL THEN pg_catalog.json_build_object('state', 'ACKED')
     ELSE pg_catalog.json_build_object('state', 'ACKED', 'replyId', v_sent.facts ->> 'id') END, v_wake
       || v_sent.wake);
+  v_reply.decide := kernel.groups_of(p_space, p_id);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
@@ -234,6 +235,9 @@ BEGIN
     ELSE pg_catalog.json_build_object('state', 'READY', 'attempt', (v_q).attempt, 'availableAt',
       kernel.wire_time(v_at))
     END, v_wake);
+  IF v_at IS NULL THEN
+    v_reply.decide := kernel.groups_of(p_space, p_id);
+  END IF;
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 

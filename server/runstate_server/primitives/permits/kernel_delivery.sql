@@ -23,6 +23,24 @@ BEGIN
     p_session, p_lease_s, p_token, p_message, p_now);
 END $$;
 
+-- Lock the pools in which these deliveries hold units, in their order: what a call that ends several locks
+-- before it gives the first one's back.
+CREATE FUNCTION kernel.pools_lock_of(p_space text, p_messages uuid[]) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_pool uuid;
+BEGIN
+  FOR v_pool IN
+    WITH held AS MATERIALIZED (
+      SELECT g.pool_id FROM pg_catalog.unnest(p_messages) m (id) CROSS JOIN LATERAL (
+        SELECT x.pool_id FROM runstate.grants x
+         WHERE x.message_id = m.id AND x.space_id = p_space AND x.ended IS NULL OFFSET 0) g)
+    SELECT DISTINCT h.pool_id FROM held h ORDER BY h.pool_id
+  LOOP
+    PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_pool FOR NO KEY UPDATE;
+  END LOOP;
+END $$;
+
 -- Lock the grants of a delivery, before the clock is read: a turn that writes one off has done so, or waits.
 CREATE FUNCTION kernel.grants_lock_of(p_space text, p_message uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
@@ -43,7 +61,6 @@ CREATE FUNCTION kernel.grants_release_of(p_space text, p_message uuid) RETURNS t
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_pool uuid;
-  v_pools uuid[];
   v_id uuid;
   v_scope uuid;
   v_units bigint;
@@ -52,11 +69,7 @@ DECLARE
   v_turn text[];
   v_wake text[] := '{}'::text[];
 BEGIN
-  v_pools := ARRAY(SELECT DISTINCT g.pool_id FROM runstate.grants g WHERE g.message_id = p_message
-    AND g.space_id = p_space AND g.ended IS NULL ORDER BY g.pool_id);
-  FOREACH v_pool IN ARRAY v_pools LOOP
-    PERFORM 1 FROM runstate.pools b WHERE b.space_id = p_space AND b.id = v_pool FOR NO KEY UPDATE;
-  END LOOP;
+  PERFORM kernel.pools_lock_of(p_space, ARRAY[p_message]);
   PERFORM kernel.grants_lock_of(p_space, p_message);
   v_now := kernel.kernel_now();
   FOR v_pool, v_id, v_scope, v_units, v_holder IN

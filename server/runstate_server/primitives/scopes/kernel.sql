@@ -27,23 +27,6 @@ BEGIN
   RETURN kernel.seen(v_facts, NULL, NULL);
 END $$;
 
--- Write a new scope and its event. The caller has passed the gate and locked the parent, if any.
-CREATE FUNCTION kernel.scope_insert(p_space text, p_id uuid, p_name text, p_run_name text, p_parent uuid,
-  p_parent_path uuid[], p_above timestamptz, p_deadline timestamptz, p_child_limit int, p_now timestamptz)
-RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-  v_path uuid[] := COALESCE(p_parent_path, '{}') || p_id;
-BEGIN
-  INSERT INTO runstate.scopes (space_id, id, name, run_name, parent_id, root_id, path, depth, stored,
-    effective, deadline, effective_deadline, child_limit, children, version, created_at)
-  VALUES (p_space, p_id, p_name, p_run_name, p_parent, v_path[1], v_path, pg_catalog.cardinality(v_path) - 1,
-    'ACTIVE', 'ACTIVE', p_deadline, LEAST(p_deadline, p_above), p_child_limit, 0, 1, p_now);
-  PERFORM kernel.event(p_space, p_now, 'scope.created', v_path, 'scope', p_id::text,
-    pg_catalog.json_build_object('name', p_name, 'parentId', p_parent, 'deadline',
-      kernel.wire_time(p_deadline)), NULL);
-  RETURN kernel.done(201, kernel.scope_facts(p_space, p_id, p_now), NULL);
-END $$;
-
 -- Create a scope: a root, or a child of p_parent. Locks: parent's gate, idempotency key, parent's row.
 -- Refuses: NOT_FOUND, SCOPE_CANCELLED, DEADLINE_EXCEEDED (parent ended), CONFLICT (childLimit or depth
 -- reached).
@@ -93,8 +76,8 @@ BEGIN
   ELSE
     v_now := kernel.kernel_now();
   END IF;
-  v_reply := kernel.scope_insert(p_space, p_id, p_name, NULL, p_parent, v_path, v_above, p_deadline,
-    p_child_limit, v_now);
+  PERFORM kernel.scope_write(p_space, p_id, p_name, NULL, v_path, v_above, p_deadline, p_child_limit, v_now);
+  v_reply := kernel.done(201, kernel.scope_facts(p_space, p_id, v_now), NULL);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
@@ -145,8 +128,7 @@ BEGIN
     RETURN v_reply;
   END IF;
   v_now := kernel.kernel_now();
-  v_reply := kernel.scope_insert(p_space, p_id, p_name, p_name, NULL, NULL, NULL, p_deadline, p_child_limit,
-    v_now);
-  v_reply.status := 200;
+  PERFORM kernel.scope_write(p_space, p_id, p_name, p_name, NULL, NULL, p_deadline, p_child_limit, v_now);
+  v_reply := kernel.done(200, kernel.scope_facts(p_space, p_id, v_now), NULL);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;

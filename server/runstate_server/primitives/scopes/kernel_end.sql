@@ -17,21 +17,24 @@ BEGIN
   total := met[1];
   met := met || kernel.claim_end(p_space, p_path, p_reason, p_now, p_limit - total);
   total := total + met[2];
+  met := met || kernel.barriers_end(p_space, p_path, p_reason, p_now, p_limit - total);
+  total := total + met[3];
+  met := met || kernel.timer_end(p_space, p_path, p_reason, p_now, p_limit - total);
+  total := total + met[4];
+  met := met || kernel.groups_end(p_space, p_path, p_reason, p_now, p_limit - total);
+  total := total + met[5];
   SELECT e.messages, e.tasks INTO v_messages, v_tasks
     FROM kernel.messages_end(p_space, p_path, p_reason, p_now, p_limit - total) e;
   met := met || v_messages || v_tasks;
   total := total + v_messages + v_tasks;
-  met := met || kernel.barriers_end(p_space, p_path, p_reason, p_now, p_limit - total);
-  total := total + met[5];
-  met := met || kernel.timer_end(p_space, p_path, p_reason, p_now, p_limit - total);
-  total := total + met[6];
 END $$;
 
 -- How many of each are still to be ended, in the same order.
 CREATE FUNCTION kernel.scope_contents_left(p_space text, p_path uuid[]) RETURNS bigint[]
 LANGUAGE sql VOLATILE AS $$
-  SELECT ARRAY[kernel.once_left(p_space, p_path), kernel.claim_left(p_space, p_path), m.messages, m.tasks,
-    kernel.barriers_left(p_space, p_path), kernel.timer_left(p_space, p_path)]
+  SELECT ARRAY[kernel.once_left(p_space, p_path), kernel.claim_left(p_space, p_path),
+      kernel.barriers_left(p_space, p_path), kernel.timer_left(p_space, p_path),
+      kernel.groups_left(p_space, p_path), m.messages, m.tasks]
     FROM kernel.messages_left(p_space, p_path) m
 $$;
 
@@ -39,8 +42,8 @@ $$;
 CREATE FUNCTION kernel.scope_ended_facts(p_scopes bigint, p_met bigint[], p_waiters bigint) RETURNS json
 LANGUAGE sql IMMUTABLE AS $$
   SELECT pg_catalog.json_build_object('scopes', p_scopes, 'once', p_met[1], 'claims', p_met[2],
-    'messages', p_met[3], 'tasks', p_met[4], 'barriers', p_met[5], 'timers', p_met[6], 'waiters',
-    p_waiters)
+    'barriers', p_met[3], 'timers', p_met[4], 'groups', p_met[5], 'messages', p_met[6], 'tasks', p_met[7],
+    'waiters', p_waiters)
 $$;
 
 -- Write the end of one scope and its subtree, with its event. The gate is held alone. Small runs end whole in

@@ -67,6 +67,7 @@ class Ended(View):
     scopes: int
     once: int
     claims: int
+    groups: int
     messages: int
     tasks: int
     barriers: int

@@ -254,7 +254,8 @@ LANGUAGE sql VOLATILE AS $$
                                 'requirements', m.requirements::json, 'subscribers',
                                   (SELECT pg_catalog.count(*) FROM runstate.task_subscribers u
                        WHERE u.space_id = p_space AND u.task_id = m.id),
-      'groupIds', '[]'::json, 'messageId', m.id, 'createdAt', kernel.wire_time(m.created_at),
+      'groupIds', pg_catalog.array_to_json(kernel.groups_of(p_space, m.id)), 'messageId', m.id,
+      'createdAt', kernel.wire_time(m.created_at),
       'startedAt', kernel.wire_time(COALESCE(n.started_at, m.started_at)), 'finishedAt',
         kernel.wire_time(m.finished_at))
     FROM runstate.messages m
@@ -316,12 +317,13 @@ BEGIN
   IF v_reply.changed IS NULL AND v_reply.code IS NULL THEN
     v_now := kernel.kernel_now();
     IF kernel.task_state(p_space, p_id, v_now) IN ('QUEUED', 'RUNNING') THEN
-      SELECT c.cancelled, c.wake INTO v_cancelled, v_wake
-        FROM kernel.message_cancel(p_space, v_q, COALESCE(p_reason, 'cancelled')) c;
+      SELECT c.cancelled > 0, c.wake INTO v_cancelled, v_wake
+        FROM kernel.messages_cancel(p_space, ARRAY[p_id], COALESCE(p_reason, 'cancelled')) c;
     END IF;
     v_now := kernel.kernel_now();
     v_reply := kernel.done(200, kernel.task_facts(p_space, p_id, v_now, 0), v_wake);
     v_reply.changed := COALESCE(v_cancelled, false);
+    v_reply.decide := CASE WHEN v_cancelled THEN kernel.groups_of(p_space, p_id) END;
     v_reply := kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
   END IF;
   IF v_reply.code IS NULL THEN
