@@ -79,6 +79,8 @@ def settled(route, case, ids):
         case.body = whole(case.body)
         if route.path.endswith(("/acquire", "/wait", "/consume")) and "units" in case.body:
             case.body["units"] = 1
+        if route.path.endswith("/task-groups"):  # which conditions have a threshold
+            case.body["threshold"] = 1 if case.body.get("condition") == "N_ACCEPTED" else None
         for task in case.body.get("tasks", [case.body]):
             named_once(task.get("requirements") or {})
     for place in route.places:

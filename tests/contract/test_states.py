@@ -11,6 +11,8 @@ from runstate_server.primitives.barriers.schemas import State as BarrierState
 from runstate_server.primitives.budgets.schemas import Kind as EntryKind
 from runstate_server.primitives.budgets.schemas import State as ReservationState
 from runstate_server.primitives.claims.schemas import State as ClaimState
+from runstate_server.primitives.groups.schemas import Condition, Outcome, Verdict
+from runstate_server.primitives.groups.schemas import State as GroupState
 from runstate_server.primitives.mailboxes.schemas import Mode
 from runstate_server.primitives.messages.schemas import State as MessageState
 from runstate_server.primitives.once.schemas import State as OnceState
@@ -25,6 +27,7 @@ ROOMS: dict[str, tuple[type[StrEnum], list[str]]] = {
     "barriers": (BarrierState, ["barriers.state_known"]),
     "budgets": (ReservationState, ["budget_reservations.state_known"]),
     "claims": (ClaimState, []),
+    "groups": (GroupState, ["task_groups.state_known"]),
     "once": (OnceState, ["once.state_known"]),
     "scopes": (ScopeState, ["scopes.stored_known", "scopes.effective_known"]),
     "timers": (TimerState, ["timers.state_known"]),
@@ -38,6 +41,12 @@ MESSAGES = "messages.ended_known"
 GRANTS = "grants.ended_known"
 WAITERS = "line_waiters.state_known"
 MODES = "mailboxes.mode_known"  # a setting, no state: nothing leads from one to another
+# What a group waits for, what became of it, and of its members.
+WORDS = {
+    "task_groups.condition_known": Condition,
+    "task_groups.outcome_known": Outcome,
+    "group_members.verdict_known": Verdict,
+}
 CHECK = """
 SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2
 """
@@ -55,7 +64,7 @@ def checked(database_url: str, place: str) -> set[str]:
     """The values that a CHECK lets pass."""
     table, constraint = place.split(".")
     definition = database.fetchval(database_url, CHECK, f"runstate.{table}", constraint)
-    return set(re.findall(r"'([A-Z]+)'", definition))
+    return set(re.findall(r"'([A-Z_]+)'", definition))
 
 
 @pytest.mark.parametrize("name", ROOMS)
@@ -98,12 +107,17 @@ def test_the_kinds_of_lines_of_a_ledger_are_those_of_the_table(database_url):
     assert set(re.findall(r"'([a-z]+)'", found)) == set(EntryKind)
 
 
+@pytest.mark.parametrize("place", WORDS)
+def test_the_words_of_groups_are_those_of_their_tables(place, database_url):
+    assert checked(database_url, place) == set(WORDS[place])
+
+
 def test_every_check_of_states_is_compared(database_url):
     rows = database.fetch(
         database_url,
         "SELECT conrelid::regclass::text || '.' || conname AS place FROM pg_constraint"
         " WHERE contype = 'c' AND connamespace = 'runstate'::regnamespace AND conname LIKE '%known'"
-        " AND pg_get_constraintdef(oid) ~ '''[A-Z]+'''",
+        " AND pg_get_constraintdef(oid) ~ '''[A-Z_]+'''",
     )
     found = {row["place"].removeprefix("runstate.") for row in rows}
     assert found == {place for _, places in ROOMS.values() for place in places} | {
@@ -111,4 +125,5 @@ def test_every_check_of_states_is_compared(database_url):
         MODES,
         GRANTS,
         WAITERS,
+        *WORDS,
     }

@@ -14,6 +14,7 @@ from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
 from tests.support.document import routes
 from tests.support.events import end_of
+from tests.support.groups import done, group
 from tests.support.limits import limit
 from tests.support.permits import pool
 from tests.support.queues import Claim, sent, submitted, taken
@@ -122,6 +123,8 @@ def with_lease(api, row, things):
         things = things | with_allowance(api, row, box.scope)
     if room_of(row["path"]) == "timers":
         return things | with_timer(api, row, box.scope)
+    if room_of(row["path"]) == "task-groups":
+        return things | with_group(api, row, box)
     if "token" not in row["body"] or row["path"].startswith("/grants/"):
         return things
     if row["path"].startswith("/once/"):
@@ -152,6 +155,15 @@ def with_allowance(api, row, run):
     if room_of(row["path"]) == "allowances":
         return {"allowances": searches.id}
     return {"allowance-waiters": ok(searches.wait().send(api))["waiterId"]}
+
+
+def with_group(api, row, box):
+    """A group, and a member that has succeeded or a task that may join; or what one is made of."""
+    jury = group(api, box)
+    task = submitted(api, box, "outside") if "taskId" in row["body"] else done(api, jury, "review:1")[0]
+    condition = "N_ACCEPTED" if "threshold" in row["body"] else "FIRST_ACCEPTED"
+    wanted = {"condition": condition, "threshold": 3, "expectedMembers": 10, "parentScopeId": box.scope}
+    return wanted | {"task-groups": jury.id, "taskId": task, "{t}": task}
 
 
 def with_timer(api, row, run):
@@ -186,6 +198,7 @@ def test_what_published_clients_send_is_accepted(api, things, row, bodyless):
     things = with_lease(api, row, things)
     path = row["path"].replace("{id}", things.get(row["path"].split("/")[1], ""))
     path = path.replace("{n}", things["{n}"]).replace("{k}", things["{k}"])
+    path = path.replace("{t}", things.get("{t}", ""))
     if row["query"]:
         path += "?" + "&".join(f"{name}={things[name]}" for name in row["query"])
     body = {name: things[name] for name in row["body"]} or (None if bodyless else {})

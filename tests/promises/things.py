@@ -11,6 +11,7 @@ from tests.support.allowances import allowance
 from tests.support.barriers import barrier
 from tests.support.budgets import budget, reserved
 from tests.support.builders import Call, Once, held, ok
+from tests.support.groups import group
 from tests.support.permits import pool
 from tests.support.queues import Claim, submitted, taken, view
 from tests.support.timers import Timers
@@ -40,11 +41,10 @@ def everything(client, space, door):
     grant = ok(browsers.acquire(lease_s=3600).send(client))
     waiter = ok(browsers.wait(ttlSeconds=3600).send(client))
     money = budget(client, it.scope)
-    searches = allowance(client, it.scope, 1)
-    ok(searches.consume().send(client))
-    queued = ok(searches.wait(ttlSeconds=3600).send(client))
-    ok(searches.cool(86_400).send(client))  # whatever time of the day it is, nothing is granted meanwhile
+    searches, queued = _searches(client, it)
     meeting = barrier(client, it.scope)
+    jury = group(client, it)
+    ok(jury.join(task).send(client))
     timer = ok(Timers(it.scope).create(0).send(client), 201)
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
@@ -64,6 +64,7 @@ def everything(client, space, door):
             "allowance": searches.id,
             "allowance waiter": queued["waiterId"],
             "barrier": meeting.id,
+            "task group": jury.id,
             "timer": timer["id"],
         },
         {
@@ -77,13 +78,25 @@ def everything(client, space, door):
             *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
             *(once.view(), claim.view(), browsers.view(), money.view(), searches.view()),
             meeting.view(),
+            jury.view(),
             Timers(it.scope).poll(),
         ],
     )
+
+
+def _searches(client, it):
+    """An allowance, and who waits for it, for a day."""
+    searches = allowance(client, it.scope, 1)
+    ok(searches.consume().send(client))
+    queued = ok(searches.wait(ttlSeconds=3600).send(client))
+    ok(searches.cool(86_400).send(client))  # whatever time of the day it is, nothing is granted meanwhile
+    return searches, queued
 
 
 def kind_of(name):
     """The kind of thing that a place of this name refers to."""
     word = re.sub(r"_?id$", "", name, flags=re.IGNORECASE)
     words = re.sub(r"_|(?<=[a-z])(?=[A-Z])", " ", word).lower()
-    return {"parent": "scope", "parent scope": "scope", "waiter": "permit waiter"}.get(words, words)
+    return {"parent": "scope", "parent scope": "scope", "waiter": "permit waiter", "group": "task group"}.get(
+        words, words
+    )

@@ -1,10 +1,11 @@
--- Task groups.  OPEN -> SEALED (close, or expectedMembers have joined) -> FINALIZED with SUCCESS or FAILURE
--- (decide: verdicts, members that end, the deadline; the end of the scope).  A verdict is given once for
--- good. Tables: task_groups, group_members (which tasks, in the order of joining), group_notices (a member
--- of that group has ended: look at it), and the one scope that a group owns. Locks: gate shared, idempotency
--- key, the group's row, then what tasks and messages take. Whoever ends a member may hold locks that come
--- after a group's: it leaves a notice, and the deciding call comes after it. This file: create and look.
--- Others: kernel_decide, _member, _verdict.sql.
+-- Task groups.  OPEN -> SEALED (close, or all that are expected have joined) -> FINALIZED (decide).
+-- What decides: verdicts, members that end, the deadline; and the end of the scope. The outcome is SUCCESS or
+-- FAILURE, once and for good; so is the verdict of a member.
+-- Tables: task_groups, group_members (which tasks, in the order of joining), group_notices (a member of that
+-- group has ended: look at it), and the one scope that a group owns.
+-- Locks: gate shared, idempotency key, the group's row, then what tasks and messages take. Whoever ends a
+-- member may hold locks that come after a group's: it leaves a notice, and the deciding call comes after it.
+-- This file: create and look. Others: kernel_decide, _member, _verdict.sql.
 
 CREATE FUNCTION kernel.no_group(p_id uuid) RETURNS kernel.reply LANGUAGE sql IMMUTABLE AS $$
   SELECT kernel.refuse('NOT_FOUND', 'task group ' || p_id::text || ' does not exist in this space')
