@@ -13,9 +13,9 @@ def _group(client: httpx.Client, condition: str = "ALL_TERMINAL", **more: object
     return group(client, box(client), condition, **more)
 
 
-def _creation(client: httpx.Client) -> Call:
+def _creation(client: httpx.Client, condition: str = "N_ACCEPTED") -> Call:
     it = box(client)
-    return creation(it.id, "N_ACCEPTED", threshold=1, parentScopeId=it.scope)
+    return creation(it.id, condition, threshold=1, parentScopeId=it.scope)
 
 
 def _closed(client: httpx.Client) -> Group:
@@ -125,11 +125,11 @@ MUTATIONS = [
 SHAPES = [
     Shape(
         "POST /task-groups",
-        _creation,
+        lambda c: _creation(c, "FIRST_ACCEPTED"),
         {
             "mailboxId": "id",
             "condition": "condition",
-            "threshold": "1..1000",
+            "threshold": "threshold",
             "expectedMembers": "1..100",
             "deadline": "instant",
             "parentScopeId": "id",

@@ -159,8 +159,8 @@ def test_the_key_of_another_call_is_a_conflict_and_changes_nothing(api, row, spa
     assert "Idempotency-Key" in refused(other_path.send(api, "k"), "IDEMPOTENCY_CONFLICT")
     other_method = Call("PUT", "/runs/other", {})
     refused(other_method.send(api, "k"), "IDEMPOTENCY_CONFLICT")
-    ids = {"scopeId", "parentId", "mailboxId", "reservationId", "workLimit"}  # not found comes first
-    for name in (call.body or {}).keys() - ids:
+    ids = {"scopeId", "parentId", "parentScopeId", "mailboxId", "taskId", "reservationId", "workLimit"}
+    for name in (call.body or {}).keys() - ids:  # that they are not found comes first
         changed = call.body | {name: changed_value(name, call.body[name])}
         refused(Call(call.method, call.path, changed).send(api, "k"), "IDEMPOTENCY_CONFLICT")
     assert len(events(database_url, space.id)) == told
@@ -171,7 +171,7 @@ def changed_value(name, value):
     match value:
         case str():
             others = {"mode": "WORK", "currency": "EUR", "at": "2001-01-02T00:00:00Z"}
-            others["deadline"] = "2999-01-01T00:00:01Z"
+            others |= {"deadline": "2999-01-01T00:00:01Z", "condition": "FIRST_ACCEPTED"}
             return others.get(name, value + ("1" if name.endswith("Minor") else "x"))
         case bool():
             return not value

@@ -77,9 +77,7 @@ def everything(client, space, door):
         [
             *(it.view(), it.messages(), view(task), Call("GET", f"/scopes/{it.scope}")),
             *(once.view(), claim.view(), browsers.view(), money.view(), searches.view()),
-            meeting.view(),
-            jury.view(),
-            Timers(it.scope).poll(),
+            *(meeting.view(), jury.view(), Timers(it.scope).poll()),
         ],
     )
 
