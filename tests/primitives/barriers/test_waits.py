@@ -4,8 +4,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.barriers import barrier
+from tests.support.barriers import Barrier, barrier, named
 from tests.support.builders import end, in_seconds, ok, scope
+from tests.support.races import until_blocking
 from tests.support.waits import WAIT_MS
 
 pytestmark = pytest.mark.processes
@@ -85,3 +86,21 @@ def test_a_wait_that_ends_shows_how_many_have_arrived(group, api):
         view = ok(poll.response())
     assert (view["state"], view["arrivals"]) == ("WAITING", 1)
     assert poll.causes() == {}
+
+
+def test_who_waits_for_a_barrier_is_told_of_with_its_name(group, api):
+    root = scope(api)
+    meeting = Barrier(ok(named(root, "start").send(api))["id"])
+    with group.poll("there", meeting.view(WAIT_MS)) as poll:
+
+        def told():
+            waits = ok(api.get("/ops/waits"))["waits"]
+            return [wait for wait in waits if (wait["scopeId"], wait["resource"]) == (root, "start")]
+
+        [wait] = until_blocking(told, what="the wait")
+        assert (wait["kind"], wait["blockedBy"], wait["cycle"]) == ("barrier", [], None)
+        assert wait["why"] == 'barrier "start" waits for more to arrive'
+        [told_in_run] = ok(api.get(f"/ops/runs/{root}"))["waiting"]
+        assert (told_in_run["kind"], told_in_run["permit"]) == ("barrier", "start")
+        ok(end(root).send(api))
+        poll.response()

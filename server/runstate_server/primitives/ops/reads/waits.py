@@ -81,11 +81,18 @@ def _waits(rows: Iterable[Any]) -> list[Wait]:
     return found
 
 
+# What waits for several, and is held by nobody.
+_OF_ALL = {
+    "barrier": 'barrier "{}" waits for more to arrive',
+    "group": "task group {} waits for its members, or for verdicts on them",
+}
+
+
 def _said(kind: str, resource: str, held: list[Holder], task: list[str | None]) -> str:
     """task: its key, its mailbox, and until when it is delayed."""
     task_key, mailbox, available_at = task
-    if kind == "barrier":
-        return f'barrier "{resource}" waits for more to arrive'
+    if kind in _OF_ALL:
+        return _OF_ALL[kind].format(resource)
     named = {"claim": f'claim "{resource}"', "once": f'once key "{resource}"'}.get(
         kind, f'task "{task_key}" of mailbox "{mailbox}"'
     )
