@@ -58,7 +58,7 @@ def test_after_the_release_members_pass_and_others_are_told_that_they_are_late(h
     call = Call(lambda: one.together("start", 2))
     other.together("start", 2)
     assert call.result is None
-    one.together("start", 2, timeout=0)
+    one.together("start", 2)
     here.run(worker="b").together("start", 2)  # restarted, under its name
     with pytest.raises(ConflictError) as caught:
         late.together("start", 2)
@@ -78,7 +78,7 @@ def test_a_wait_that_runs_out_leaves_the_caller_counted(here):
     with pytest.raises(WaitTimeoutError, match="start"):
         one.together("start", 2, timeout="200ms")
     other.together("start", 2)
-    one.together("start", 2, timeout=0)
+    one.together("start", 2)
 
 
 def test_the_twin_and_the_functions_of_the_module(here):
