@@ -65,6 +65,7 @@ from runstate.handles.budgets import BudgetRef, BudgetReservation, BudgetsAdminA
 from runstate.handles.claims import ClaimLease, ClaimRef
 from runstate.handles.diagnostics import DiagnosticsAPI
 from runstate.handles.events import EventsAPI
+from runstate.handles.groups import GroupHandle, GroupsAPI
 from runstate.handles.mailboxes import MailboxesAdminAPI, MailboxRef
 from runstate.handles.messages import Delivery
 from runstate.handles.permits import PoolLease, PoolRef, PoolsAdminAPI
@@ -102,6 +103,8 @@ __all__ = [
     "Delivery",
     "DiagnosticsAPI",
     "EventsAPI",
+    "GroupHandle",
+    "GroupsAPI",
     "Job",
     "LeaseLostError",
     "MailboxRef",

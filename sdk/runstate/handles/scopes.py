@@ -9,6 +9,7 @@ from runstate.handles.allowances import AllowanceRef
 from runstate.handles.barriers import BarriersAPI
 from runstate.handles.budgets import BudgetRef
 from runstate.handles.claims import ClaimRef
+from runstate.handles.groups import GroupsAPI
 from runstate.handles.mailboxes import MailboxRef
 from runstate.handles.permits import PoolRef
 from runstate.handles.tasks import TaskTicket
@@ -23,6 +24,7 @@ class ScopeHandle:
         self.id = scope_id
         self.barriers = BarriersAPI(space, scope_id)
         self.timers = TimersAPI(space, scope_id)
+        self.groups = GroupsAPI(space, scope_id)
 
     def __repr__(self) -> str:
         return f"ScopeHandle({self.id!r})"
