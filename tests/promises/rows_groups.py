@@ -136,7 +136,11 @@ SHAPES = [
         },
         frozenset({"mailboxId", "condition"}),
     ),
-    Shape("GET /task-groups/{group_id}", lambda c: _group(c).view(), query={"waitMs": "0..30000"}),
+    Shape(
+        "GET /task-groups/{group_id}",
+        lambda c: _group(c).view(),
+        query={"waitMs": "0..30000", "finished": "0..1000"},
+    ),
     Shape(
         "POST /task-groups/{group_id}/tasks",
         lambda c: _group(c).submit("k", input=PAYLOAD),

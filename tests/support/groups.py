@@ -21,8 +21,9 @@ class Group:
         """The group's own scope."""
         return self.box.scope
 
-    def view(self, wait_ms: int = 0) -> Call:
-        return Call("GET", f"{self._path}?waitMs={wait_ms}")
+    def view(self, wait_ms: int = 0, finished: int | None = None) -> Call:
+        seen = "" if finished is None else f"&finished={finished}"
+        return Call("GET", f"{self._path}?waitMs={wait_ms}{seen}")
 
     def submit(self, key: str = "review:1", **more: Any) -> Call:
         return Call("POST", f"{self._path}/tasks", {"taskKey": key, "input": {"key": key}} | more)

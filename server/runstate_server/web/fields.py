@@ -109,6 +109,7 @@ Priority = Annotated[int, Field(ge=-bounds.priority_max, le=bounds.priority_max)
 BodyWaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max)]
 WaitMs = Annotated[int, Field(ge=0, le=bounds.wait_ms_max), BeforeValidator(_query_integer)]
 PageLimit = Annotated[int, Field(ge=1, le=bounds.page_max), BeforeValidator(_query_integer)]
+Members = Annotated[int, Field(ge=0, le=bounds.group_members_max), BeforeValidator(_query_integer)]
 Instant = Annotated[
     datetime, BeforeValidator(parse_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]

@@ -10,11 +10,12 @@ from runstate_server.foundation import ids
 from runstate_server.foundation.errors import Code
 from runstate_server.kernel.call import Reply
 from runstate_server.primitives.groups import kernel, schemas
+from runstate_server.primitives.tasks.schemas import State as TaskState
 from runstate_server.web import exchange, replies
 from runstate_server.web.bodies import Nothing
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
-from runstate_server.web.fields import WaitMs
+from runstate_server.web.fields import Members, WaitMs
 from runstate_server.web.requirements import own
 from runstate_server.web.waiting import Waiting
 
@@ -22,6 +23,7 @@ router = exchange.room("/task-groups", "task groups")
 _runtime = exchange.needs(Permission.RUNTIME)
 _known = (Code.NOT_FOUND, Code.CONFLICT, Code.IDEMPOTENCY_CONFLICT)
 _adding = (*_known, Code.SCOPE_CANCELLED, Code.DEADLINE_EXCEEDED)
+_LIVE = frozenset({TaskState.QUEUED, TaskState.RUNNING})
 
 
 @router.post(
@@ -54,19 +56,30 @@ async def create(body: schemas.GroupIn, x: Exchange = Current) -> Response:
     responses=replies.documented(Code.NOT_FOUND),
 )
 async def view(
-    group_id: str, wait_ms: Annotated[WaitMs, Query(alias="waitMs")] = 0, x: Exchange = Current
+    group_id: str,
+    wait_ms: Annotated[WaitMs, Query(alias="waitMs")] = 0,
+    finished: Annotated[Members | None, Query()] = None,
+    x: Exchange = Current,
 ) -> Response:
-    """A group with its members; with waitMs answers as soon as it is FINALIZED."""
+    """A group with its members; with waitMs answers as soon as it is FINALIZED or, with finished, more than
+    so many of its members have ended."""
     group = _id(group_id)
 
     async def probe() -> Reply:
         return await kernel.view(x.kernel, x.caller, group_id=group)
 
-    return replies.answer(await x.poll(probe, wait_ms=wait_ms, ready=_finalized, waits=_waiting))
+    def ready(reply: Reply) -> bool:
+        return _finalized(reply) or (finished is not None and _ended(reply) > finished)
+
+    return replies.answer(await x.poll(probe, wait_ms=wait_ms, ready=ready, waits=_waiting))
 
 
 def _finalized(reply: Reply) -> bool:
     return reply.code is not None or reply.facts["state"] == schemas.State.FINALIZED
+
+
+def _ended(reply: Reply) -> int:
+    return sum(member["state"] not in _LIVE for member in reply.facts["members"])
 
 
 def _waiting(reply: Reply) -> Waiting:

@@ -122,13 +122,16 @@ END $$;
 
 -- Leave a notice to every open group that watches a task which has ended: whoever ends one may hold locks
 -- that come after a group's, so a call of its own decides. The messages row is locked: a group that adds the
--- task has done so, or will find it ended.
-CREATE FUNCTION kernel.task_notice(p_space text, p_id uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
-  INSERT INTO runstate.group_notices (space_id, group_id)
-  SELECT p_space, g.group_id FROM runstate.group_members g
-    CROSS JOIN LATERAL (SELECT 1 FROM runstate.task_groups x WHERE x.space_id = p_space AND x.id = g.group_id
-                           AND x.state <> 'FINALIZED' OFFSET 0) x
-   WHERE g.space_id = p_space AND g.task_id = p_id
+-- task has done so, or will find it ended. Returns the topics of those groups, to be woken.
+CREATE FUNCTION kernel.task_notice(p_space text, p_id uuid) RETURNS text[] LANGUAGE sql VOLATILE AS $$
+  WITH noticed AS (
+    INSERT INTO runstate.group_notices (space_id, group_id)
+    SELECT p_space, g.group_id FROM runstate.group_members g
+      CROSS JOIN LATERAL (SELECT 1 FROM runstate.task_groups x WHERE x.space_id = p_space
+                             AND x.id = g.group_id AND x.state <> 'FINALIZED' OFFSET 0) x
+     WHERE g.space_id = p_space AND g.task_id = p_id
+    RETURNING group_id)
+  SELECT ARRAY(SELECT kernel.topic('group', p_space, n.group_id::text) FROM noticed n)
 $$;
 
 -- The groups that watch a task.
@@ -150,8 +153,7 @@ BEGIN
     started_at = (p_q).started_at, finished_at = p_now
    WHERE m.space_id = p_space AND m.id = (p_q).id;
   IF (p_q).is_task THEN
-    v_wake := ARRAY[kernel.topic('task', p_space, (p_q).id::text)];
-    PERFORM kernel.task_notice(p_space, (p_q).id);
+    v_wake := kernel.topic('task', p_space, (p_q).id::text) || kernel.task_notice(p_space, (p_q).id);
   END IF;
   IF (p_q).inbox THEN
     PERFORM kernel.line_advance(p_space, (p_q).mailbox_id, (p_q).path[pg_catalog.cardinality((p_q).path)]);
