@@ -44,7 +44,12 @@ reveal_type(bound("a"))
 reveal_type(once("a"))
 reveal_type(runstate.queue("producer").send(1))
 reveal_type(runstate.serve(concurrency=2, queues=["plain", coroutine]))
+reveal_type(plain.gather([{"company": "acme"}], need=1, accept=lambda got, given: len(got) == len(given)))
+reveal_type(coroutine.gather([{"company": "acme"}], need="all"))
+reveal_type(runstate.queue("producer").gather([1], timeout="2m"))
 plain(5)
+plain.gather([5])
+plain.gather([], need="some")
 
 
 async def graph(rs: AsyncRunstate) -> None:
@@ -59,6 +64,12 @@ async def graph(rs: AsyncRunstate) -> None:
     requirements: TaskRequirements = {"pools": [{"name": "browser", "units": 1}]}
     reveal_type(await scope.mailbox("m").submit(1, key="k", requirements=requirements))
     reveal_type(await scope.mailbox("m").receive())
+    reveal_type(await coroutine.agather([{"company": "acme"}]))
+    reveal_type(await plain.agather([{"company": "acme"}], accept=lambda result, given: True))
+    group = await scope.groups.create(mailbox="m", condition="N_ACCEPTED", threshold=2)
+    reveal_type(group)
+    reveal_type(await group.submit(1, key="k"))
+    reveal_type(await group.wait(timeout_ms=1))
     wrong: TaskRequirements = {"pools": [{"name": "browser"}]}
 
 
@@ -75,14 +86,24 @@ SEEN = [
     '"int"',
     '"runstate.decorators.queue.Job"',
     '"None"',
+    '"list[list[int]]"',
+    '"list[int]"',
+    '"list[Any]"',
     '"runstate.handles.claims.ClaimLease"',
     '"str"',
     '"int"',
     '"runstate.handles.tasks.TaskTicket"',
     '"runstate.handles.messages.Delivery | None"',
+    '"list[int]"',
+    '"list[list[int]]"',
+    '"runstate.handles.groups.GroupHandle"',
+    '"runstate.handles.tasks.TaskTicket"',
+    '"dict[str, Any]"',
     '"runstate._flags.ThreadSafeEvent"',
 ]
 WRONG = [
+    'List item 0 has incompatible type "int"',
+    'Argument "need" to "gather" of "Queue" has incompatible type',
     'Argument 1 to "__call__" of "Queue" has incompatible type "int"',
     'Missing key "units" for TypedDict "UnitsRequirement"',
 ]

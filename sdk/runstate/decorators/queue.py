@@ -5,7 +5,7 @@ with one outcome, for each key."""
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, overload
@@ -18,8 +18,10 @@ from runstate._transport import Space, new_idempotency_key
 from runstate._units import duration_s
 from runstate._waits import until_answered
 from runstate.client import space_of
+from runstate.decorators.gather import Need, agathered, asked, gathered
 from runstate.decorators.needs import Needs, checked_needs
-from runstate.errors import ConfigError, ConflictError, ScopeCancelledError, TaskFailedError
+from runstate.decorators.outcomes import ENDED_WITH_SCOPE, failure, scope_ended
+from runstate.errors import ConfigError
 from runstate.handles.mailboxes import ensured_id
 from runstate.handles.scopes import ScopeHandle
 from runstate.handles.tasks import TaskTicket, ended_view
@@ -27,14 +29,13 @@ from runstate.run import RunCore
 
 I = TypeVar("I")  # noqa: E741 - input
 R = TypeVar("R")
+T = TypeVar("T")
 Units: TypeAlias = str | Mapping[str, Any]
 
 _ATTEMPTS_MAX = 100
 _CONCURRENCY_MAX = 1000
 _LEASE_S_MIN, _LEASE_S_MAX = 1, 3600
 _KEY_CHARS_MAX = 255
-_HANDLER_ERROR = "handler_error: "
-_ENDED_WITH_SCOPE = frozenset({"scope_cancelled", "scope_completed", "deadline"})
 
 # The queues of the `runstate` module that have a handler, by name. Those of a Run are its own.
 defined: dict[str, "Queue[Any, Any]"] = {}
@@ -111,20 +112,15 @@ class Job:
         )
         if view["state"] == "SUCCEEDED":
             return view["outcome"]
-        if view["outcomeReason"] in _ENDED_WITH_SCOPE:
+        if view["outcomeReason"] in ENDED_WITH_SCOPE:
             await self._raise_if_run_ended(view["scopeId"])
-        raise _failure(view)
+        raise failure(view)
 
     async def _raise_if_run_ended(self, scope_id: str) -> None:
         effective = (await ScopeHandle(self._space, scope_id).status())["effective"]
         if effective == "ACTIVE":
             return
-        text = f"the scope of job {self.id} is {effective}"
-        stopped = self._run.ending(
-            ConflictError(text, code="DEADLINE_EXCEEDED")
-            if effective == "EXPIRED"
-            else ScopeCancelledError(text)
-        )
+        stopped = self._run.ending(scope_ended(f"the scope of job {self.id}", effective))
         if stopped is not None:
             raise stopped
 
@@ -163,6 +159,73 @@ class Queue(Generic[I, R]):
     async def asend(self, input: I, /) -> Job:  # noqa: A002
         """As `send`."""
         return await shared.arun(self._submitted(self._run(), *self._asked(input)))
+
+    @overload
+    def gather(
+        self: "Queue[I, Coroutine[Any, Any, T]]",
+        inputs: Iterable[I],
+        need: Need = "all",
+        accept: Callable[[T, I], Any] | None = None,
+        timeout: float | str | None = None,
+    ) -> list[T]: ...
+
+    @overload
+    def gather(
+        self,
+        inputs: Iterable[I],
+        need: Need = "all",
+        accept: Callable[[R, I], Any] | None = None,
+        timeout: float | str | None = None,
+    ) -> list[R]: ...
+
+    def gather(
+        self,
+        inputs: Iterable[Any],
+        need: Need = "all",
+        accept: Callable[[Any, Any], Any] | None = None,
+        timeout: float | str | None = None,
+    ) -> list[Any]:
+        """Submits a job for each of at most 100 inputs and returns the accepted results, in the order of the
+        inputs, as soon as `need` jobs ("all": every one) have one; the other jobs are cancelled.
+        `accept(result, input)`, plain or async, is called here for one result after the other and says
+        whether it counts; without it every result does. An exception of it ends the call.
+
+        The jobs are those of this call alone, in a scope of their own below the run. Equal inputs are one
+        job, which counts once, and each of them gets its result. Without `timeout` (seconds, or "2m") it
+        waits for ever, through restarts of the server. Whatever it raises, no job of it goes on:
+        TaskFailedError as soon as `need` is out of reach, StoppedError, WaitTimeoutError, ConfigError."""
+        wish = asked(self.name, self._asked, inputs, need=need, accept=accept, timeout=timeout)
+        return gathered(self._run(), wish, accept)
+
+    @overload
+    async def agather(
+        self: "Queue[I, Coroutine[Any, Any, T]]",
+        inputs: Iterable[I],
+        need: Need = "all",
+        accept: Callable[[T, I], Any] | None = None,
+        timeout: float | str | None = None,
+    ) -> list[T]: ...
+
+    @overload
+    async def agather(
+        self,
+        inputs: Iterable[I],
+        need: Need = "all",
+        accept: Callable[[R, I], Any] | None = None,
+        timeout: float | str | None = None,
+    ) -> list[R]: ...
+
+    async def agather(
+        self,
+        inputs: Iterable[Any],
+        need: Need = "all",
+        accept: Callable[[Any, Any], Any] | None = None,
+        timeout: float | str | None = None,
+    ) -> list[Any]:
+        """As `gather`. Cancelled, it cancels its jobs. An async `accept` runs on this loop, a plain one in a
+        thread."""
+        wish = asked(self.name, self._asked, inputs, need=need, accept=accept, timeout=timeout)
+        return await agathered(self._run(), wish, accept)
 
     @property
     def _is_async(self) -> bool:
@@ -312,12 +375,3 @@ def _check_handler(function: Any) -> None:
         signature.bind(None)
     except TypeError:
         raise ConfigError(f"a queue's handler takes one argument, the input; {function!r} does not") from None
-
-
-def _failure(view: dict[str, Any]) -> TaskFailedError:
-    said = view["outcomeReason"] or ""
-    reason = said.removeprefix(_HANDLER_ERROR)
-    if said != reason:
-        return TaskFailedError(reason, job_id=view["id"], reason=reason)
-    message = f"job {view['id']} is {view['state']}" + (f": {reason}" if reason else "")
-    return TaskFailedError(message, job_id=view["id"], reason=reason)

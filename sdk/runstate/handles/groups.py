@@ -37,31 +37,31 @@ class GroupHandle:
         """Submits a task into the group. The same `key` is the same task, whatever its input. Refuses:
         ConflictError when the group takes no more members, or BACKLOG_FULL."""
         body = {"taskKey": key, "input": input, "deadline": deadline}
-        return TaskTicket(self._space, (await self._post("tasks", body=body))["taskId"])
+        return TaskTicket(self._space, await add_member(self._space, self.id, body))
 
     async def join_task(self, task_id: str) -> dict[str, Any]:
         """Counts a task that was submitted elsewhere, which the group never cancels. Returns `{"taskId"}`.
         Refuses: ConflictError when the group takes no more members."""
-        return await self._post("join-task", body={"taskId": task_id})
+        return await self._post("join-task", {"taskId": task_id})
 
     async def close(self) -> dict[str, Any]:
         """Takes no more members, and decides if it can. Returns `{"state", "outcome", "outcomeReason"}`; of
         a finalized group, what it came to."""
-        return await self._post("close")
+        return await self._post("close", {})
 
     async def seal(self) -> dict[str, Any]:
         """Deprecated: as `close`, but ConflictError when the group is finalized."""
-        return await self._post("seal")
+        return await self._post("seal", {})
 
     async def accept(self, task_id: str) -> dict[str, Any]:
         """Counts the result of a member that has succeeded. Returns `{"verdict", "late", "groupState",
         "outcome", "outcomeReason"}`; `late` when the group was finalized before, and nothing was changed.
         Again is a no-op. Refuses: ConflictError for one that has not succeeded, or was rejected."""
-        return await self._post("tasks", task_id, "accept")
+        return await judged(self._space, self.id, task_id, "accept")
 
     async def reject(self, task_id: str) -> dict[str, Any]:
         """Counts a member out; answers as `accept`. Refuses: ConflictError for one that was accepted."""
-        return await self._post("tasks", task_id, "reject")
+        return await judged(self._space, self.id, task_id, "reject")
 
     async def wait(self, *, timeout_ms: int = 30_000, poll_ms: int = 250) -> dict[str, Any]:
         """`{"outcome", "outcomeReason"}` once the group is finalized: SUCCESS, or FAILURE and why. Asks every
@@ -79,8 +79,8 @@ class GroupHandle:
             return None
         return {"outcome": view["outcome"], "outcomeReason": view["outcomeReason"]}
 
-    async def _post(self, *path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return dict(await self._space.call("POST", _ROOM, self.id, *path, body=body or {}))
+    async def _post(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(await self._space.call("POST", _ROOM, self.id, verb, body=body))
 
 
 class GroupsAPI:
@@ -113,11 +113,34 @@ class GroupsAPI:
             "deadline": deadline,
             "parentScopeId": self._scope_id if parent_scope_id is None else parent_scope_id,
         }
-        return GroupHandle(self._space, (await self._space.call("POST", _ROOM, body=body))["groupId"])
+        return GroupHandle(self._space, (await create_group(self._space, body))["groupId"])
 
     def by_id(self, group_id: str) -> GroupHandle:
         """A group whose id is known. Local."""
         return GroupHandle(self._space, group_id)
+
+
+async def create_group(
+    space: Space, body: Mapping[str, Any], idempotency_key: str | None = None
+) -> dict[str, Any]:
+    """A new group, by POST /task-groups: `{"groupId", "scopeId", "state"}`."""
+    return dict(await space.call("POST", _ROOM, body=body, idempotency_key=idempotency_key))
+
+
+async def add_member(
+    space: Space, group_id: str, body: Mapping[str, Any], *, idempotency_key: str | None = None
+) -> str:
+    """The id of a task submitted into a group."""
+    answer = await space.call("POST", _ROOM, group_id, "tasks", body=body, idempotency_key=idempotency_key)
+    return str(answer["taskId"])
+
+
+async def judged(
+    space: Space, group_id: str, task_id: str, verdict: str, *, idempotency_key: str | None = None
+) -> dict[str, Any]:
+    """The answer to the verdict `accept` or `reject`."""
+    path = (_ROOM, group_id, "tasks", task_id, verdict)
+    return dict(await space.call("POST", *path, body={}, idempotency_key=idempotency_key))
 
 
 async def group_view(
