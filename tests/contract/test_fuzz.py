@@ -73,7 +73,7 @@ def whole(value):
 
 def settled(route, case, ids):
     """A case that the document allows, about things that exist: it cannot say which cursors and ids those
-    are, and how many units they have."""
+    are, how many units they have, and how far ahead a time is."""
     case.query.pop("cursor", None)
     if isinstance(case.body, dict):
         case.body = whole(case.body)
@@ -81,6 +81,8 @@ def settled(route, case, ids):
             case.body["units"] = 1
         if route.path.endswith("/task-groups"):  # which conditions have a threshold
             case.body["threshold"] = 1 if case.body.get("condition") == "N_ACCEPTED" else None
+        if isinstance(case.body.get("at"), str):
+            case.body["at"] = "2001-01-01T00:00:00Z"
         for task in case.body.get("tasks", [case.body]):
             named_once(task.get("requirements") or {})
     for place in route.places:

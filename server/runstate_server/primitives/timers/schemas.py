@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, JsonValue
 
 from runstate_server.web.bodies import Body
 from runstate_server.web.fields import BodyWaitMs, DelaySeconds, Id, Instant, Token
@@ -19,13 +19,19 @@ class State(StrEnum):
     EXPIRED = "EXPIRED"
 
 
+def _given(name: str, kind: str, *, but: str) -> dict[str, JsonValue]:
+    """That one field is given, and another one is not, as the document says it."""
+    return {"required": [name], "properties": {name: {"type": kind}, but: {"type": "null"}}}
+
+
 class TimerIn(Body):
     """Exactly one of afterSeconds, from now, and at, an instant at most 366 days ahead; one that is past
     fires at once."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"scopeId": "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47", "afterSeconds": 3600}]
+            "oneOf": [_given("afterSeconds", "number", but="at"), _given("at", "string", but="afterSeconds")],
+            "examples": [{"scopeId": "0198c9a2-7d3e-7b4c-9a51-2f1c8e6b0d47", "afterSeconds": 3600}],
         }
     )
 
