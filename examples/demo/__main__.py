@@ -1,4 +1,4 @@
-"""`make demo`: `once` and a queue among real processes, some of which are killed.
+"""`make demo`: what real processes do with a server, while some of them, and servers, are killed.
 
 Ends 0 when every claim that it printed was true."""
 
@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from examples.demo import jobs, scenes, sharing
+from examples.demo import jobs, scenes, sharing, sleeping
 from examples.demo.account import Claim, Teller
 from examples.demo.stage import GaveUp, Stage
 from examples.demo.tail import Tail
@@ -49,7 +49,7 @@ def _play(teller: Teller) -> None:
         teller.say("Lines with | are the journal's, told live by one more client, which watches.")
         try:
             with Tail(stage.site, teller.began_at) as tail:
-                for scene in (*scenes.ALL, jobs.shared_pages, sharing.scarce_things):
+                for scene in (*scenes.ALL, jobs.shared_pages, sharing.scarce_things, sleeping.durable_sleep):
                     scene(stage, teller)
                 told = tail.all_told()
             teller.claims([Claim(f"the tail told each of the space's {told} events once", told > 0)])

@@ -19,6 +19,8 @@ SHOWN = {
     "task.succeeded": "{id} is done",
     "task.failed": "{id} has failed for good",
     "task.retried": "{id} waits for its next attempt",
+    "timer.created": "{name} is set, to {fireAt}",
+    "timer.fired": "{name} fires",
     "message.lapsed": "the lease of {holder} on {id} has lapsed",
 }
 
