@@ -4,6 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, invariant, multiple, rule, run_state_machine_as_test
 
+from tests.primitives.scopes.model import ACTIVE
 from tests.primitives.timers.model import Timers
 from tests.support import machines
 from tests.support import timers as calls
@@ -22,6 +23,18 @@ class TimersInScopes(InScopes):
 
     @rule(target=timers, scope=InScopes.scopes, name=NAMES, after_s=AFTER_S)
     def set_one(self, scope, name, after_s):
+        return self._set(scope, name, after_s)
+
+    @rule(target=timers, scope=InScopes.scopes, name=NAMES, deadline_s=st.sampled_from([None, 1700]))
+    def set_one_whose_time_comes_unnoticed(self, scope, name, deadline_s):
+        """Perhaps together with a deadline."""
+        if deadline_s is not None and scope.effective(self.now) == ACTIVE:
+            scope = self._child(scope, deadline_s)
+        timer = self._set(scope, name, 1500)
+        self.time_passes(2000)
+        return timer
+
+    def _set(self, scope, name, after_s):
         mine = calls.Timers(scope.id)
         made = []
 
