@@ -77,14 +77,7 @@ def settled(route, case, ids):
     case.query.pop("cursor", None)
     if isinstance(case.body, dict):
         case.body = whole(case.body)
-        if route.path.endswith(("/acquire", "/wait", "/consume")) and "units" in case.body:
-            case.body["units"] = 1
-        if route.path.endswith("/task-groups"):  # which conditions have a threshold
-            case.body["threshold"] = 1 if case.body.get("condition") == "N_ACCEPTED" else None
-        if isinstance(case.body.get("at"), str):
-            case.body["at"] = "2001-01-01T00:00:00Z"
-        for task in case.body.get("tasks", [case.body]):
-            named_once(task.get("requirements") or {})
+        settle_numbers(route, case.body)
     for place in route.places:
         if place.name in {"waitMs", "waitSeconds"}:
             {"query": case.query, "body": case.body}[place.where][place.name] = 0
@@ -95,6 +88,18 @@ def settled(route, case, ids):
         if isinstance(container, dict) and container.get(place.at[-1]) is not None:
             container[place.at[-1]] = ids[kind_of(place.name)]
     return case
+
+
+def settle_numbers(route, body):
+    """Units that there are, and times that can be."""
+    if route.path.endswith(("/acquire", "/wait", "/consume")) and "units" in body:
+        body["units"] = 1
+    if route.path.endswith("/task-groups"):  # which conditions have a threshold
+        body["threshold"] = 1 if body.get("condition") == "N_ACCEPTED" else None
+    if isinstance(body.get("at"), str):
+        body["at"] = "2001-01-01T00:00:00Z"
+    for task in body.get("tasks", [body]):
+        named_once(task.get("requirements") or {})
 
 
 def named_once(requirements):

@@ -1,6 +1,6 @@
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -16,8 +16,12 @@ from runstate import (
     WaitTimeoutError,
 )
 from tests.sdk.callers import in_thread
-from tests.support.clock import Clock
 from tests.support.proxy import RoundRobin
+
+
+def now():
+    """The test's server and database are on this machine, and so is their clock."""
+    return datetime.now(timezone.utc)
 
 
 @pytest.fixture
@@ -59,8 +63,8 @@ async def test_a_timer_by_its_id_alone_has_no_time(scope):
         await scope.timers.get(scope.id).wait()
 
 
-async def test_an_instant_is_text_or_a_datetime_and_one_time_is_given(scope, clock):
-    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+async def test_an_instant_is_text_or_a_datetime_and_one_time_is_given(scope):
+    at = now().replace(microsecond=0) + timedelta(hours=1)
     for given in (at, at.isoformat(), at.astimezone(tz=None)):
         timer = await scope.timers.create(at=given)
         assert timer.fire_at == at
@@ -95,7 +99,7 @@ async def test_the_end_of_the_scope_ends_the_wait(rs, scope):
 
 
 async def test_a_deadline_that_comes_first_ends_the_wait(rs):
-    scope = await rs.scopes.create(deadline=(datetime.now(UTC) + timedelta(seconds=1)).isoformat())
+    scope = await rs.scopes.create(deadline=(now() + timedelta(seconds=1)).isoformat())
     timer = await scope.timers.create(after_seconds=3600)
     with pytest.raises(ConflictError) as caught:
         await asyncio.wait_for(timer.wait(), 15)
@@ -141,12 +145,12 @@ def test_whoever_calls_sleeps_for_what_is_left_of_the_first_one_s_time(here):
     assert first.outcome >= 2
 
 
-def test_until_an_instant(here, database_url):
-    at = Clock(database_url).now() + timedelta(seconds=1)
+def test_until_an_instant(here):
+    at = now() + timedelta(seconds=1)
     runstate.sleep("a", until=at)
-    assert Clock(database_url).now() >= at
+    assert now() >= at
     runstate.sleep("b", until="2001-01-01T00:00:00Z")
-    asyncio.run(runstate.asleep("c", until=Clock(database_url).now().isoformat()))
+    asyncio.run(runstate.asleep("c", until=now().isoformat()))
 
 
 def test_the_async_twin_can_be_cancelled_and_leaves_its_time(here):
@@ -181,10 +185,10 @@ def test_what_cannot_be_slept_is_refused_before_the_server_is_asked(monkeypatch,
 
 @pytest.mark.parametrize("how", ["stop", "finish", "deadline"])
 def test_the_end_of_the_run_wakes_the_sleeper(here, how):
-    deadline = datetime.now(UTC) + timedelta(seconds=2) if how == "deadline" else None
+    deadline = now() + timedelta(seconds=2) if how == "deadline" else None
     runs = runstate.run("r", deadline=deadline), here.run("r")
+    assert runs[0].run_id() == runs[1].run_id()
     sleeper = in_thread(lambda: runs[0].sleep("long", "1d"))
-    runs[1].run_id()
     if how != "deadline":
         time.sleep(0.3)
         getattr(runs[1], how)()
