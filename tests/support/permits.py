@@ -16,6 +16,10 @@ class Pool:
     scope: str
     name: str = "browsers"
 
+    def within(self, scope: str) -> "Pool":
+        """The same pool, used from another scope."""
+        return Pool(self.id, scope, self.name)
+
     def view(self) -> Call:
         return Call("GET", f"/permits/{self.id}")
 
