@@ -1,6 +1,8 @@
 """Reports on the wire."""
 
 from runstate_server.primitives.barriers.schemas import BarrierView
+from runstate_server.primitives.groups.schemas import Condition
+from runstate_server.primitives.groups.schemas import State as GroupState
 from runstate_server.primitives.mailboxes.schemas import Mode
 from runstate_server.primitives.messages.schemas import Depth
 from runstate_server.primitives.scopes.schemas import ScopeView
@@ -68,10 +70,27 @@ class TimerInRun(View):
     fired_at: str | None
 
 
+class GroupInRun(View):
+    """members: how many have joined, of which so many are accepted and rejected."""
+
+    id: str
+    scope_id: str
+    mailbox_id: str
+    condition: Condition
+    threshold: int | None
+    expected_members: int | None
+    state: GroupState
+    members: int
+    accepted: int
+    rejected: int
+    deadline: str | None
+    created_at: str
+
+
 class RunReport(View):
     """Of the scope that was asked about and all below it. Lists have 500 entries at most, counts stop at
     100,000. timers: that are to fire, or have fired and wait to be acknowledged, by their time. barriers:
-    those that wait. groups: of a room that is still to come."""
+    those that wait. groups: those without an outcome yet, the oldest first."""
 
     root_scope_id: str
     scope: ScopeView
@@ -81,7 +100,7 @@ class RunReport(View):
     tasks: TaskCounts
     timers: list[TimerInRun]
     barriers: list[BarrierView]
-    groups: list[object]
+    groups: list[GroupInRun]
 
 
 class Blocker(View):

@@ -10,6 +10,7 @@ from runstate_server.foundation import bounds, db
 from runstate_server.foundation.errors import Code, Refusal
 from runstate_server.primitives.ops.reads import ALIVE, capacity
 from runstate_server.primitives.ops.reads.finished import finished
+from runstate_server.primitives.ops.reads.groups import GROUPS, group
 from runstate_server.primitives.ops.reads.timers import TIMERS, timer
 from runstate_server.primitives.tasks.schemas import State as TaskState
 
@@ -238,7 +239,7 @@ async def run(engine: AsyncEngine, build: str, space_id: str, scope_id: uuid.UUI
             "tasks": _tasks(queues, done),
             "timers": [timer(row) for row in await look.rows(TIMERS)],
             "barriers": [_barrier(row) for row in await look.rows(_BARRIERS)],
-            "groups": [],
+            "groups": [group(row) for row in await look.rows(GROUPS)],
         }
 
 
@@ -252,7 +253,9 @@ class _Look:
         self._parts |= {
             f"{name}_within": _WITHIN.replace("{of}", of)
             for name, of in zip(
-                ("dead", "counted", "held", "waits", "finished", "barriers", "timers"), "dchwgbt", strict=True
+                ("dead", "counted", "held", "waits", "finished", "barriers", "timers", "groups"),
+                "dchwgbtj",
+                strict=True,
             )
         }
         self._names = {"build": build, "level": level, "listed": str(bounds.listed_max)}
