@@ -14,7 +14,8 @@ WITH open AS MATERIALIZED (
    WHERE s.effective = 'ACTIVE' ORDER BY j.created_at, j.id LIMIT :listed
 )
 SELECT j.id::text, j.scope_id::text, j.mailbox_id::text, j.condition, j.threshold, j.expected_members,
-       j.state, j.members, v.accepted, v.rejected, {build}.wire_time(j.deadline), {build}.wire_time(j.created_at)
+       j.state, j.members, v.accepted, v.rejected, {build}.wire_time(j.deadline),
+       {build}.wire_time(j.created_at)
   FROM listed j CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE m.verdict = 'ACCEPTED')::int AS accepted,
            count(*) FILTER (WHERE m.verdict = 'REJECTED')::int AS rejected
