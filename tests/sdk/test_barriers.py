@@ -7,9 +7,6 @@ import pytest
 from runstate import AsyncRunstate, ConfigError, ConflictError, NotFoundError, Runstate, WaitTimeoutError
 from tests.sdk.callers import in_thread
 from tests.sdk.peer import DROP, Answer, Peer, refusal
-from tests.support.barriers import Barrier
-from tests.support.builders import ok
-from tests.support.races import until
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ async def test_a_wait_that_runs_out_says_so(scope):
 async def test_a_barrier_that_is_cancelled_ends_the_wait_with_a_conflict(scope):
     meeting = await scope.barriers.create(target=2)
     waiting = asyncio.create_task(meeting.wait())
-    await until(lambda: in_line(scope, meeting), what="the wait")
+    await in_line(scope, meeting)
     await scope.cancel()
     for wait in (waiting, meeting.wait()):
         with pytest.raises(ConflictError) as caught:
@@ -58,9 +55,13 @@ async def test_a_barrier_that_is_cancelled_ends_the_wait_with_a_conflict(scope):
 
 
 async def in_line(scope, meeting):
-    """Whether somebody is known to wait for it."""
-    waits = (await scope._space.call("GET", "ops", "runs", scope.id))["waiting"]
-    return [wait for wait in waits if (wait["kind"], wait["permit"]) == ("barrier", meeting.id)]
+    """Waits until somebody is known to wait for it."""
+    wanted = ("barrier", meeting.id)
+    while not any(
+        (wait["kind"], wait["permit"]) == wanted
+        for wait in (await scope._space.call("GET", "ops", "runs", scope.id))["waiting"]
+    ):
+        await asyncio.sleep(0.02)
 
 
 async def test_whoever_arrived_and_missed_the_release_goes_on_after_the_reset(scope, space, server):
@@ -68,7 +69,7 @@ async def test_whoever_arrived_and_missed_the_release_goes_on_after_the_reset(sc
     await meeting.arrive(key="a")
     await scope.barriers.get(meeting.id).arrive(key="b")
     with space.client(server.url) as api:
-        ok(Barrier(meeting.id).reset().send(api))
+        api.post(f"/barriers/{meeting.id}/reset").raise_for_status()
     view = await meeting.wait(timeout_ms=30_000)
     assert (view["state"], view["epoch"], view["arrivals"]) == ("WAITING", 2, 0)
     with pytest.raises(WaitTimeoutError):  # of the epoch it has not arrived in
@@ -78,9 +79,9 @@ async def test_whoever_arrived_and_missed_the_release_goes_on_after_the_reset(sc
 async def test_a_reset_ends_a_wait_under_way(scope, space, server):
     meeting = await scope.barriers.create(target=2)
     waiting = asyncio.create_task(meeting.wait())
-    await until(lambda: in_line(scope, meeting), what="the wait")
+    await in_line(scope, meeting)
     with space.client(server.url) as api:
-        ok(Barrier(meeting.id).reset().send(api))
+        api.post(f"/barriers/{meeting.id}/reset").raise_for_status()
     assert (await waiting)["epoch"] == 2
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import threading
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -10,9 +11,7 @@ import runstate
 from runstate import ConfigError, Job, ResultTooLargeError, StoppedError, TaskFailedError, WaitTimeoutError
 from runstate.decorators import defaults
 from runstate.run import Account
-from tests.sdk.workers import Call, Gate, Ran, working
-from tests.support.builders import in_seconds, ok
-from tests.support.races import until_blocking
+from tests.sdk.workers import Call, Gate, Ran, told, until_true, working
 
 
 def doubled(given):
@@ -32,7 +31,7 @@ def jobs(run, *states):
         found = run.status()["tasks"]
         return found if not any(found.get(state) for state in states) else None
 
-    return {state: count for state, count in until_blocking(counted).items() if count}
+    return {state: count for state, count in until_true(counted).items() if count}
 
 
 def nothing_left(run):
@@ -209,7 +208,7 @@ def test_a_member_that_is_cancelled_does_not_hold_it_up(run, api):
     work = run.queue("work")
     call = Call(lambda: work.gather([1, 2]))
     first, _ = submitted(api, 2)
-    ok(api.post(f"/tasks/{first['id']}/cancel", json={"reason": "not needed"}))
+    Job(run, first["id"]).cancel("not needed")
     assert isinstance(call.outcome, TaskFailedError)
     assert (call.outcome.job_id, call.outcome.reason) == (first["id"], "not needed")
     assert nothing_left(run) == {"CANCELLED": 2}
@@ -219,7 +218,7 @@ def test_the_end_of_its_scope_alone_is_a_failure_and_the_run_goes_on(run, api):
     work = run.queue("work")
     call = Call(lambda: work.gather([1, 2]))
     first, _ = submitted(api, 2)
-    ok(api.post(f"/scopes/{first['scopeId']}/cancel"))
+    api.post(f"/scopes/{first['scopeId']}/cancel").raise_for_status()
     assert isinstance(call.outcome, TaskFailedError)
     assert call.outcome.reason == "scope_cancelled"
     assert work.send(3).id
@@ -238,8 +237,9 @@ def test_the_end_of_the_run_ends_it(here, run, api, how):
         run.queue("work").gather([1])
 
 
-def test_the_deadline_of_the_run_ends_it(here, api):
-    run = defaults.Run(Account(**here.settings), name="short", deadline=in_seconds(api, 2))
+def test_the_deadline_of_the_run_ends_it(here):
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=2)
+    run = defaults.Run(Account(**here.settings), name="short", deadline=deadline)
     with pytest.raises(StoppedError):
         run.queue("work").gather([1, 2])
 
@@ -248,8 +248,8 @@ def test_a_call_that_runs_out_of_time_leaves_nothing_behind(run):
     gate = Gate()
     work = run.queue("work", concurrency=3)(lambda n: gate(n) if n else n)
     with working(run):
-        told = "only 1 of the 2 results that were needed of 'work' came within 3 s"
-        with pytest.raises(WaitTimeoutError, match=told):
+        reason = "only 1 of the 2 results that were needed of 'work' came within 3 s"
+        with pytest.raises(WaitTimeoutError, match=reason):
             work.gather([1, 0, 2], need=2, timeout="3s")
         assert nothing_left(run) == {"SUCCEEDED": 1, "CANCELLED": 2}
         gate.release.set()
@@ -294,7 +294,7 @@ def test_a_worker_whose_job_has_lost_sees_its_signal_and_serves_on(run):
 
     with working(run):
         assert work.gather(["slow", "quick"], need=1) == ["quick"]
-        until_blocking(lambda: lost == ["LeaseLostError"], what="the signal")
+        until_true(lambda: lost == ["LeaseLostError"], what="the signal")
         assert work.gather(["quick"]) == ["quick"]
 
 
@@ -303,7 +303,7 @@ def test_a_worker_whose_job_has_lost_sees_its_signal_and_serves_on(run):
 
 def test_what_cannot_be_asked_for_is_refused_by_name(run):
     work = run.queue("work")
-    for call, told in (
+    for call, reason in (
         (lambda: work.gather(range(101)), "at most 100"),
         (lambda: work.gather([1, 2], need=3), "need is 3, and there are 2 inputs"),
         (lambda: work.gather([], need=1), "need is 1, and there are 0 inputs"),
@@ -317,7 +317,7 @@ def test_what_cannot_be_asked_for_is_refused_by_name(run):
         (lambda: work.gather([1], accept="yes"), "accept"),
         (lambda: work.gather([1], timeout="soon"), "timeout"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=reason):
             call()
     with pytest.raises(ResultTooLargeError):
         work.gather([1, "x" * 70_000])
@@ -328,7 +328,7 @@ def submitted(api, count):
     """The tasks of the space, once there are so many, in the order they were submitted."""
 
     def found():
-        tasks = ok(api.get("/tasks"))["tasks"]
+        tasks = told(api, "/tasks")["tasks"]
         return sorted(tasks, key=lambda task: task["createdAt"]) if len(tasks) >= count else None
 
-    return until_blocking(found, what=f"{count} tasks")
+    return until_true(found, what=f"{count} tasks")

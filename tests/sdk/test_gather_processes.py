@@ -8,12 +8,10 @@ import pytest
 
 from runstate import TaskFailedError
 from tests.sdk.conftest import Here
-from tests.sdk.workers import Call, working
+from tests.sdk.workers import Call, told, until_true, working
 from tests.support import spaces
-from tests.support.builders import ok
 from tests.support.processes import Python, Replica
 from tests.support.proxy import RoundRobin
-from tests.support.races import until_blocking
 
 pytestmark = pytest.mark.processes
 
@@ -61,11 +59,11 @@ def leave(each):
 
 def states(api):
     """The state of each task of the space, in the order of their keys."""
-    return sorted(task["state"] for task in ok(api.get("/tasks"))["tasks"])
+    return sorted(task["state"] for task in told(api, "/tasks")["tasks"])
 
 
 def over(api):
-    return until_blocking(
+    return until_true(
         lambda: found if not {"QUEUED", "RUNNING"} & set(found := states(api)) else None,
         what="the end of all",
     )
@@ -134,7 +132,7 @@ def test_a_job_whose_workers_are_all_killed_does_not_hold_it_up(here, tmp_path):
 
 def test_an_interrupted_caller_leaves_no_job_behind(here, api):
     with Python(CALLER, env=here.environment) as caller:
-        until_blocking(lambda: len(ok(api.get("/tasks"))["tasks"]) == 3, what="the jobs")
+        until_true(lambda: len(told(api, "/tasks")["tasks"]) == 3, what="the jobs")
         caller.process.send_signal(signal.SIGINT)
         caller.until_line("interrupted")
         assert states(api) == ["CANCELLED"] * 3
@@ -150,7 +148,7 @@ def test_it_outlives_a_server_that_restarts(fresh_database, tmp_path):
             first.until_line("serving")
             second.until_line("serving")
             with space.client(replica.url) as api:
-                until_blocking(lambda: states(api).count("SUCCEEDED") == 3, what="the quick ones")
+                until_true(lambda: states(api).count("SUCCEEDED") == 3, what="the quick ones")
             for stop in (replica.stop, replica.kill):
                 stop()
                 replica.start()
@@ -170,8 +168,8 @@ def test_a_reply_that_is_lost_doubles_nothing(here, api, what):
         wire.drop_reply(LOST[what])
         assert through.queue("double").gather([1, 2, 3], need=2, timeout=60) in ([2, 4], [2, 6], [4, 6])
         assert wire.dropped.is_set()
-    told = ok(api.get("/events", params={"types": "group.created,group.accepted,task.submitted"}))["events"]
-    assert sorted(event["type"] for event in told) == [
+    events = told(api, "/events", types="group.created,group.accepted,task.submitted")["events"]
+    assert sorted(event["type"] for event in events) == [
         *["group.accepted"] * 2,
         "group.created",
         *["task.submitted"] * 3,
@@ -195,7 +193,7 @@ async def test_a_caller_that_is_cancelled_before_it_knows_its_group_leaves_none_
         wire.blackhole(False)
 
         def ended():
-            found = ok(api.get("/events", params={"types": "group.created,group.finalized"}))["events"]
+            found = told(api, "/events", types="group.created,group.finalized")["events"]
             return [event["type"] for event in found] == ["group.created", "group.finalized"]
 
-        await asyncio.to_thread(until_blocking, ended, what="the end of the group")
+        await asyncio.to_thread(until_true, ended, what="the end of the group")

@@ -8,10 +8,9 @@ import pytest
 import runstate
 from runstate import ConfigError, ConflictError, StoppedError, WaitTimeoutError
 from tests.sdk.callers import in_thread, together
-from tests.sdk.workers import Call
+from tests.sdk.workers import Call, until_true
 from tests.support.processes import Python
 from tests.support.proxy import RoundRobin
-from tests.support.races import until_blocking
 
 MEMBER = """
 import runstate
@@ -33,7 +32,7 @@ def here_already(here, count, name="start"):
         found = here.run().status()["barriers"]
         return [b for b in found if (b["name"], b["arrivals"]) == (name, count)]
 
-    until_blocking(arrived, what=f"{count} arrivals")
+    until_true(arrived, what=f"{count} arrivals")
 
 
 def test_all_go_on_once_the_last_has_come(here):

@@ -94,6 +94,20 @@ def working(run: runstate.Run, **how: Any) -> Iterator[Call]:
     assert outcome is None, outcome
 
 
+def until_true(probe: Callable[[], Any], what: str = "it") -> Any:
+    """The probe's first true answer. A condition is watched, no time slept."""
+    ends_at = time.monotonic() + JOIN_S_MAX
+    while not (answer := probe()):
+        assert time.monotonic() < ends_at, f"{what} did not happen"
+        time.sleep(0.02)
+    return answer
+
+
+def told(api: httpx.Client, path: str, **query: Any) -> Any:
+    """What a GET answers."""
+    return api.get(path, params=query).raise_for_status().json()
+
+
 def open_polls(url: str) -> int:
     """How many long polls that server has open."""
     found = re.search(
