@@ -10,7 +10,7 @@ OLDEST := python3.10
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue chaos-database bench bench-fetch bench-admit bench-ops bench-sequencer soak requirements clean
+.PHONY: help up demo test test-oldest check fmt schema chaos chaos-queue chaos-database bench bench-fetch bench-admit bench-ops bench-cancel bench-sequencer soak requirements clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-admit: $(INSTALLED) ## how long an admission with needs takes, behind up t
 
 bench-ops: $(INSTALLED) ## how long reports and lists take, with 1,000 and 100,000 of each kind behind them
 	@exec $(PY) -m bench.ops_depth $(ARGS)
+
+bench-cancel: $(INSTALLED) ## one cancel of runs of 10, 1,000 and 10,000 scopes with work in each; ARGS="--sizes 10,100"
+	@exec $(PY) -m bench.cancel_size $(ARGS)
 
 bench-sequencer: $(INSTALLED) ## once_acquire while events are numbered and while they are not, as a ratio
 	@exec $(PY) -m bench.sequencer $(ARGS)
