@@ -21,4 +21,4 @@ def test_each_kind_of_wait_is_told_of_in_its_own_words(kind):
 
 
 def test_there_are_such_kinds():
-    assert {"claim", "once", "task", "barrier"} <= set(FOUND)
+    assert {"claim", "once", "task", "barrier", "timer"} <= set(FOUND)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.builders import end, in_seconds, ok, refused, scope
+from tests.support.races import until_blocking
 from tests.support.timers import HOUR, Timers, cancel, look
 from tests.support.waits import WAIT_MS
 
@@ -85,6 +86,21 @@ def test_a_deadline_above_ends_the_wait_and_nothing_else_happens(group, api):
 def test_a_wait_that_ends_first_is_answered_as_it_is(group, api, timers):
     assert ok(look(timers.pending(api), 50).send(api))["state"] == "PENDING"
     assert ok(timers.poll(50).send(api)) == {"timers": []}
+
+
+def test_who_sleeps_is_told_of_with_the_name_of_the_timer(group, api, timers):
+    timer = ok(timers.named("cool down", HOUR).send(api))["id"]
+    with group.poll("there", look(timer, WAIT_MS)) as poll:
+
+        def told():
+            waits = ok(api.get("/ops/waits"))["waits"]
+            return [wait for wait in waits if wait["scopeId"] == timers.scope]
+
+        [wait] = until_blocking(told, what="the wait")
+        assert (wait["kind"], wait["resource"], wait["blockedBy"]) == ("timer", "cool down", [])
+        assert wait["why"] == 'timer "cool down" waits for its time'
+        ok(cancel(timer).send(api))
+        poll.response()
 
 
 def test_two_hundred_who_wait_for_one_timer_are_all_told(group, api, timers):

@@ -13,6 +13,7 @@ from runstate_server.web import bodies, exchange, replies
 from runstate_server.web.caller import Permission
 from runstate_server.web.exchange import Current, Exchange
 from runstate_server.web.fields import WaitMs
+from runstate_server.web.waiting import Waiting
 
 router = exchange.room("/timers", "timers")
 _runtime = exchange.needs(Permission.RUNTIME)
@@ -98,7 +99,12 @@ async def view(
     async def look() -> Reply:
         return await kernel.view(x.kernel, x.caller, timer_id=timer)
 
-    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_over))
+    return replies.answer(await x.poll(look, wait_ms=wait_ms, ready=_over, waits=_waiting))
+
+
+def _waiting(reply: Reply) -> Waiting:
+    told = reply.facts
+    return Waiting("timer", told["name"] or told["id"], exchange.known_id(told["scopeId"], "scope"))
 
 
 def _over(reply: Reply) -> bool:

@@ -81,9 +81,10 @@ def _waits(rows: Iterable[Any]) -> list[Wait]:
     return found
 
 
-# What waits for several, and is held by nobody.
+# What waits for several, or for its time, and is held by nobody.
 _OF_ALL = {
     "barrier": 'barrier "{}" waits for more to arrive',
+    "timer": 'timer "{}" waits for its time',
     "group": "task group {} waits for its members, or for verdicts on them",
 }
 
