@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import races
+from tests.support import database, races
 from tests.support.builders import end, in_seconds, ok, refused, scope
 from tests.support.groups import creation, done, group, member, state, take
 from tests.support.journal import events
@@ -113,6 +113,23 @@ async def test_a_task_that_ends_as_it_joins_is_never_missed(api, box, storm):
         for response in await storm([made.join(outside), cancel(outside)]):
             ok(response)
         assert state(api, made) == SUCCESS
+
+
+async def test_a_task_whose_end_is_not_committed_yet_joins_after_it(
+    api, box, both_apis, space, database_url, kernel_schema
+):
+    outside = submitted(api, box, "outside")
+    made = group(api, box, expectedMembers=1)
+    join = made.join(outside)
+    cancelling = f"SELECT {kernel_schema}.task_cancel($1, $2::text::uuid, NULL, NULL, NULL)"
+    async with database.connected(database_url) as connection:
+        async with connection.transaction():
+            await connection.execute(cancelling, space.id, outside)
+            first, _ = both_apis
+            joining = asyncio.create_task(first.post(join.path, json=join.body))
+            await races.until_waiting(database_url, behind=await races.backend_pid(connection))
+    ok(await joining)
+    assert state(api, made) == SUCCESS
 
 
 async def test_members_that_join_at_once_are_sealed_at_the_number_that_is_expected(api, box, storm):
