@@ -9,7 +9,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from examples.demo import jobs, scenes, sharing, sleeping
+from examples.demo import jobs, reviewing, scenes, sharing, sleeping
 from examples.demo.account import Claim, Teller
 from examples.demo.stage import GaveUp, Stage
 from examples.demo.tail import Tail
@@ -49,7 +49,8 @@ def _play(teller: Teller) -> None:
         teller.say("Lines with | are the journal's, told live by one more client, which watches.")
         try:
             with Tail(stage.site, teller.began_at) as tail:
-                for scene in (*scenes.ALL, jobs.shared_pages, sharing.scarce_things, sleeping.durable_sleep):
+                chapters = (jobs.shared_pages, sharing.scarce_things, reviewing.first_good_answers)
+                for scene in (*scenes.ALL, *chapters, sleeping.durable_sleep):
                     scene(stage, teller)
                 told = tail.all_told()
             teller.claims([Claim(f"the tail told each of the space's {told} events once", told > 0)])

@@ -19,6 +19,11 @@ SHOWN = {
     "task.succeeded": "{id} is done",
     "task.failed": "{id} has failed for good",
     "task.retried": "{id} waits for its next attempt",
+    "task.cancelled": "{id} is cancelled",
+    "group.created": "a group of {expectedMembers}, of which {threshold} have to be accepted",
+    "group.accepted": "the result of {taskId} is accepted",
+    "group.rejected": "the result of {taskId} is rejected",
+    "group.finalized": "{outcome}: {cancelled} that are not over are cancelled",
     "timer.created": "{name} is set, to {fireAt}",
     "timer.fired": "{name} fires",
     "message.lapsed": "the lease of {holder} on {id} has lapsed",
@@ -74,6 +79,8 @@ class Tail:
         assert isinstance(aggregate, dict)
         name = str(facts.get("key") or self._names.get(aggregate["id"], aggregate["id"]))
         self._names[aggregate["id"]] = name
+        if "taskId" in facts:
+            facts["taskId"] = self._names.get(str(facts["taskId"]), facts["taskId"])
         shape = SHOWN.get(str(event["type"]))
         if shape is not None:
             at_s = time.time() - self._began_at

@@ -44,6 +44,7 @@ def test_the_demo_shows_what_it_says_and_ends_0():
         "The same by plain HTTP",
         "A queue, with a worker killed and a deploy in the middle",
         "Twenty workers share three browsers, 60 searches a minute and 5.00 USD",
+        "Ten reviewers, stop at the first three good answers",
         "A durable sleep through the death of the sleeper and of every server",
     ]
     claims = re.findall(r"(?m)^   (true|FALSE) ", said)
