@@ -122,12 +122,11 @@ async def test_a_task_whose_end_is_not_committed_yet_joins_after_it(
     made = group(api, box, expectedMembers=1)
     join = made.join(outside)
     cancelling = f"SELECT {kernel_schema}.task_cancel($1, $2::text::uuid, NULL, NULL, NULL)"
-    async with database.connected(database_url) as connection:
-        async with connection.transaction():
-            await connection.execute(cancelling, space.id, outside)
-            first, _ = both_apis
-            joining = asyncio.create_task(first.post(join.path, json=join.body))
-            await races.until_waiting(database_url, behind=await races.backend_pid(connection))
+    async with database.connected(database_url) as connection, connection.transaction():
+        await connection.execute(cancelling, space.id, outside)
+        first, _ = both_apis
+        joining = asyncio.create_task(first.post(join.path, json=join.body))
+        await races.until_waiting(database_url, behind=await races.backend_pid(connection))
     ok(await joining)
     assert state(api, made) == SUCCESS
 
