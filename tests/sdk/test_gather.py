@@ -120,6 +120,21 @@ def test_the_queue_of_the_module_gathers_in_the_default_run(here):
         assert runstate.queue("double").gather([1, 2]) == [2, 4]
 
 
+def test_the_jobs_need_what_the_queue_needs_and_losers_give_it_back(run):
+    run.setup(slots={"browser": 2})
+    gate = Gate()
+    work = run.queue("work", concurrency=4, slots="browser")(lambda n: gate(n) if n else n)
+    with working(run):
+        call = Call(lambda: work.gather([1, 2, 3, 0], need=2))
+        gate.entered(2)
+        gate.release.set()
+        assert len(call.result) == 2
+        assert gate.most <= 2
+        nothing_left(run)
+        with run.slots("browser", units=2, timeout=30) as lease:
+            assert not lease.is_lost
+
+
 # ------------------------------------------------------------------------------ both faces
 
 
@@ -265,6 +280,43 @@ def test_an_exception_of_accept_ends_it_and_what_is_left_of_its_jobs(run):
     with working(run):
         with pytest.raises(KeyError, match="mine"):
             work.gather([0, 1, 2], accept=accept)
+        assert nothing_left(run) == {"SUCCEEDED": 1, "CANCELLED": 2}
+        gate.release.set()
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_an_exception_of_accept_reaches_an_async_caller_too(run, kind):
+    def accept(_result, _given):
+        raise KeyError("mine")
+
+    async def later(result, given):
+        accept(result, given)
+
+    work = run.queue("work")(doubled)
+    with working(run):
+        with pytest.raises(KeyError, match="mine"):
+            asyncio.run(work.agather([0, 1], accept=accept if kind == "plain" else later))
+        assert nothing_left(run).keys() <= {"SUCCEEDED", "CANCELLED"}
+
+
+def test_a_caller_that_is_cancelled_in_accept_cancels_its_jobs(run):
+    async def caller():
+        judging = asyncio.Event()
+
+        async def accept(_result, _given):
+            judging.set()
+            await asyncio.Event().wait()
+
+        gathering = asyncio.ensure_future(run.queue("work").agather([0, 1, 2], accept=accept))
+        await judging.wait()
+        gathering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gathering
+
+    gate = Gate()
+    run.queue("work", concurrency=3)(lambda n: gate(n) if n else n)
+    with working(run):
+        asyncio.run(caller())
         assert nothing_left(run) == {"SUCCEEDED": 1, "CANCELLED": 2}
         gate.release.set()
 
