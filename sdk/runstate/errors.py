@@ -145,7 +145,7 @@ class OnceFailedError(RunstateError):
 class TaskFailedError(RunstateError):
     """The job `job_id` has ended without a result. `reason` is the last error of its handler, or what else
     ended it: `lease_expired`, `cancelled` or the reason given there; the message says the same. Of a `gather`
-    those of the job that failed last; `threshold_unreachable`, and no job, when all that was lost was rejected."""
+    those of the job that failed last; `threshold_unreachable`, and no job, when the others were rejected."""
 
     code = "TASK_FAILED"
 

@@ -55,6 +55,14 @@ def test_the_results_of_all_inputs_come_in_their_order(run):
     assert nothing_left(run) == {"SUCCEEDED": 103}
 
 
+def test_the_jobs_are_worked_on_in_the_order_of_the_inputs(run):
+    ran = Ran()
+    work = run.queue("work")(ran)
+    with working(run):
+        work.gather([3, 1, 4, 5, 9, 2, 6])
+    assert ran == [3, 1, 4, 5, 9, 2, 6]
+
+
 def test_as_soon_as_enough_are_accepted_the_rest_is_cancelled(run):
     gate = Gate()
     work = run.queue("work", concurrency=4)(lambda n: gate(n) if n > 4 else n)
@@ -88,7 +96,7 @@ def test_equal_inputs_are_one_job_that_counts_once_and_each_gets_its_result(run)
         assert work.gather([1, 2, 1]) == work.gather([1, 2, 1], need=2) == got
         with pytest.raises(ConfigError, match="need is 3, and there are 2 different ones among 3 inputs"):
             work.gather([1, 2, 1], need=3)
-    assert sorted(ran) == [1, 1, 2, 2]
+    assert ran == [1, 2, 1, 2]
 
 
 def test_key_decides_what_the_same_job_is(run):
