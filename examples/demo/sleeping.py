@@ -15,6 +15,7 @@ from tests.support.site import LOOK_S
 
 SLEEP_S = 12
 PROMPT_S = 5.0  # on a machine that is busy with all of this; as a rule it is milliseconds
+RETRY_S_MAX = 10.0  # between two attempts of the SDK to reach a server
 EVENTS = """
 SELECT j.type, j.created_at FROM runstate.journal j
  WHERE j.space_id = $1 AND j.aggregate_type = 'timer' AND j.aggregate_id = $2 ORDER BY j.num
@@ -110,9 +111,9 @@ def _claims(seen: Seen) -> list[Claim]:
         ),
         Claim("nobody was awake before", min(t.at for t in seen.awake) >= seen.due_at),
         Claim(
-            f"sleeper-2 woke on time, having slept only for what was left: {second.facts['slept_s']:.1f} s",
+            f"sleeper-2 woke {_when(seen)}: after {second.facts['slept_s']:.1f} s of its own sleep",
             second.who == "sleeper-2"
-            and second.at <= due_or_back + 2 * PROMPT_S
+            and second.at <= due_or_back + RETRY_S_MAX + PROMPT_S
             and (second.facts["slept_s"] < SLEEP_S or seen.back_at > seen.due_at),
         ),
         Claim(
@@ -120,3 +121,10 @@ def _claims(seen: Seen) -> list[Claim]:
             third.who == "sleeper-3" and third.facts["slept_s"] < PROMPT_S,
         ),
     ]
+
+
+def _when(seen: Seen) -> str:
+    """On a machine that is busy the servers may be back too late for the time itself."""
+    if seen.back_at > seen.due_at:
+        return "once a server was back"
+    return "when it was time, having slept only for what was left"
