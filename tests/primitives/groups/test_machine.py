@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, multiple, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, initialize, multiple, rule, run_state_machine_as_test
 
 from tests.primitives.groups.model import Groups, Task
 from tests.primitives.scopes.model import Refused
@@ -29,11 +29,23 @@ class GroupsInScopes(InScopes):
     def a_moment_passes(self):
         self.model.now = self.now
 
+    @initialize(target=made, asked=st.lists(st.tuples(CONDITIONS, EXPECTED), min_size=2, max_size=3))
+    def groups_with_a_member(self, asked):
+        """So that most of the steps are about groups that have something to decide."""
+        some = [self.make_in(self.first, *each, None) for each in asked]
+        for group in some:
+            self.submit_into(group, "a")
+        return multiple(*some)
+
     def handle(self, group):
         return groups.Group(group.id, self.box.within(group.scope.id))
 
     @rule(target=made, scope=InScopes.scopes, condition=CONDITIONS, expected=EXPECTED, after_s=DEADLINES_S)
     def make(self, scope, condition, expected, after_s):
+        return self.make_in(scope, condition, expected, after_s) or multiple()
+
+    def make_in(self, scope, condition, expected, after_s):
+        """The new group; None when it is refused."""
         self.a_moment_passes()
         kind, threshold = condition
         deadline = self.later(after_s)
@@ -56,13 +68,20 @@ class GroupsInScopes(InScopes):
             return {"groupId": group.id, "scopeId": group.scope.id, "state": "OPEN"}
 
         self.agree(call, expect, 201)
-        return found[0] if found else multiple()
+        return found[0] if found else None
 
     @rule(target=tasks, group=made, key=KEYS)
     def submit(self, group, key):
-        return self._submitted(
-            self.handle(group).submit(key), lambda: self.model.submit(self.now, group, key), 200
-        )
+        return self.submit_into(group, key)
+
+    @rule(target=tasks, group=made)
+    def find_a_member(self, group):
+        """The first of a group, to be judged and the like."""
+        return multiple(*list(group.verdicts)[:1])
+
+    def submit_into(self, group, key):
+        call = self.handle(group).submit(key)
+        return self._submitted(call, lambda: self.model.submit(self.now, group, key), 200)
 
     @rule(target=tasks, scope=InScopes.scopes, key=KEYS)
     def submit_elsewhere(self, scope, key):
@@ -97,8 +116,11 @@ class GroupsInScopes(InScopes):
         self.a_moment_passes()
         self.agree(self.handle(group).join(task.id), lambda _: self.model.join(self.now, group, task))
 
-    @rule(scope=st.one_of(InScopes.scopes, made.map(lambda group: group.scope)), good=st.booleans())
+    @rule(scope=InScopes.scopes, good=st.booleans())
     def work(self, scope, good):
+        self.work_in(scope, good)
+
+    def work_in(self, scope, good):
         """A worker takes what waits longest in one scope and is done with it at once."""
         self.a_moment_passes()
         call = self.box.within(scope.id).admit()
@@ -129,6 +151,18 @@ class GroupsInScopes(InScopes):
 
     @rule(group=made, task=tasks, verdict=st.sampled_from(["accept", "accept", "reject"]))
     def judge(self, group, task, verdict):
+        self._judge(group, task, verdict)
+
+    @rule(group=made, n=st.integers(0, 2), verdict=st.sampled_from(["accept", "accept", "reject"]))
+    def judge_a_member(self, group, n, verdict):
+        for task in list(group.verdicts)[n : n + 1]:
+            self._judge(group, task, verdict)
+
+    @rule(group=made, good=st.booleans())
+    def work_in_a_group(self, group, good):
+        self.work_in(group.scope, good)
+
+    def _judge(self, group, task, verdict):
         self.a_moment_passes()
         given = {"accept": "ACCEPTED", "reject": "REJECTED"}[verdict]
         call = self.handle(group).judge(task.id, verdict)
@@ -151,4 +185,4 @@ class GroupsInScopes(InScopes):
 def test_groups_answer_as_their_model_does(template):
     with machines.where(template) as where:
         machine = type("Machine", (GroupsInScopes,), {"where": where})
-        run_state_machine_as_test(machine, settings=machines.how(40))
+        run_state_machine_as_test(machine, settings=machines.how(60))
