@@ -39,13 +39,13 @@ MUTATIONS = [
     Mutation(
         "POST /barriers",
         lambda c: made(scope(c)),
-        (),  # the contract has no word for it
+        ("resource.created",),
         after_end="SCOPE_CANCELLED",
     ),
     Mutation(
         "PUT /barriers/by-name/{name}",
         lambda c: named(scope(c), "start"),
-        (),
+        ("resource.created",),
         refused=lambda c: _named(c, 4),
         idle=_named,
         after_end="SCOPE_CANCELLED",

@@ -149,6 +149,7 @@ def test_each_change_is_an_event_and_the_release_one_of_its_own(api, space, data
     told = [e for e in events(database_url, space.id) if e.aggregate == meeting.id]
     facts = {"name": "start", "target": 2}
     assert [(e.type, e.payload) for e in told] == [
+        ("resource.created", facts),
         ("barrier.arrived", facts | {"key": "ann", "epoch": 1, "arrivals": 1}),
         ("barrier.arrived", facts | {"key": "bob", "epoch": 1, "arrivals": 2}),
         ("barrier.released", facts | {"key": "bob", "epoch": 1, "arrivals": 2}),

@@ -48,7 +48,7 @@ BEGIN
   RETURN kernel.seen(kernel.barrier_facts(p_space, v_id, p_now), NULL, NULL);
 END $$;
 
--- Create a barrier; with a name, unique in its scope, find it or create it. The contract has no event of it.
+-- Create a barrier; with a name, unique in its scope, find it or create it.
 -- Refuses: NOT_FOUND (scope), SCOPE_CANCELLED, DEADLINE_EXCEEDED, CONFLICT (another target).
 CREATE FUNCTION kernel.barrier_create(p_space text, p_id uuid, p_scope uuid, p_name text, p_target int,
   p_idem text, p_print bytea) RETURNS kernel.reply LANGUAGE plpgsql VOLATILE AS $$
@@ -89,6 +89,8 @@ BEGIN
   INSERT INTO runstate.barriers (space_id, id, scope_id, root_id, name, state, epoch, target, arrivals,
     created_at)
   VALUES (p_space, p_id, p_scope, v_path[1], p_name, 'WAITING', 1, p_target, 0, v_now);
+  PERFORM kernel.event(p_space, v_now, 'resource.created', v_path, 'barrier', p_id::text,
+    pg_catalog.json_build_object('name', p_name, 'target', p_target), NULL);
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, kernel.done(200,
     kernel.barrier_facts(p_space, p_id, v_now), NULL));
 END $$;
