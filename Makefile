@@ -21,8 +21,9 @@ up: $(INSTALLED) ## PostgreSQL, one space, one key and the server on :8080; ARGS
 demo: $(INSTALLED) ## `once` among real processes, one of them killed; prints who ran, waited, took over
 	@exec $(PY) -m examples.demo $(ARGS)
 
+# One more than there are processors: tests wait, for leases and for processes, as often as they work.
 test: check ## make check, then every test; ARGS="-k word" chooses
-	$(PY) -m pytest -n logical $(ARGS)
+	$(PY) -m pytest -n $$(($$($(PY) -c 'import os; print(os.cpu_count() or 1)') + 1)) $(ARGS)
 
 check: $(INSTALLED) ## lint, format, types, import contracts: what review expects
 	$(BIN)/ruff check

@@ -31,8 +31,10 @@ def test_a_scope_is_created_seen_and_ended_with_everything_below_it(here):
         below = await rs.scopes.create(parent_id=child.id)
         assert (await child.status())["deadline"] == "2099-12-31T23:00:00.000Z"
         assert (await rs.scope(below.id).status())["rootId"] == run.id
-        assert (await child.cancel())["state"] == "CANCELLED"
-        assert await child.cancel() == {"id": child.id, "state": "CANCELLED", "version": 2}
+        ended = await child.cancel()
+        assert (ended["id"], ended["state"], ended["version"]) == (child.id, "CANCELLED", 2)
+        assert ended["ended"]["scopes"] == 2
+        assert await child.cancel() == ended
         with pytest.raises(ConflictError):
             await child.complete()
         assert (await below.status())["effective"] == "CANCELLED"
