@@ -3,7 +3,8 @@
 The kernel's function on one connection. In each scope a lease of once, a claim, a message, a task (every
 other one in a worker's hands), a timer and a barrier. Prints how long the cancel takes until it is answered,
 what it holds and writes by then, and how long what is left takes to be written off, in steps that wait for
-nobody. Ratios are to the smallest run. Writes nothing.
+nobody. The same of a branch, whose things are found scope by scope. Ratios are to the smallest run. Writes
+nothing.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,9 +41,13 @@ async def timed(connection: Any, sql: str, *args: Any) -> tuple[Any, float]:
     return value, (time.perf_counter() - began) * 1000
 
 
-async def cancelled(connection: Any, schema: str, space_id: str, scopes: int) -> Cancel:
-    """Plant a run of so many scopes, and cancel it."""
-    run = await tree.plant(connection, schema, space_id, scopes)
+async def cancelled(connection: Any, schema: str, space_id: str, scopes: int, *, branch: bool) -> Cancel:
+    """Plant a run of so many scopes, or a branch of them in a run, and cancel it."""
+    below = uuid.uuid4() if branch else None
+    if branch:
+        root = f"SELECT code FROM {schema}.scope_create($1, $2, NULL, NULL, NULL, 1000, 32, NULL, NULL)"
+        await connection.fetchval(root, space_id, below)
+    run = await tree.plant(connection, schema, space_id, scopes, below=below)
     await connection.execute("VACUUM ANALYZE")
     before = await connection.fetchval(WAL)
     transaction = connection.transaction()
@@ -69,20 +75,22 @@ async def timed_commit(transaction: Any) -> tuple[None, float]:
 
 async def measure(template: database.Template, sizes: list[int], turns: int) -> None:
     base: float | None = None
-    for scopes in sizes:
+    for scopes, branch in [(size, False) for size in sizes] + [(size, True) for size in sizes[1:]]:
         found = []
         for _ in range(turns):
             with template.clone() as url:
                 space = spaces.create(url)
                 async with database.connected(url) as connection:
                     await connection.execute("SET statement_timeout = 0")
-                    found.append(await cancelled(connection, database.kernel_schema(), space.id, scopes))
+                    schema = database.kernel_schema()
+                    found.append(await cancelled(connection, schema, space.id, scopes, branch=branch))
         ms = statistics.median(one.ms for one in found)
         base = base or ms
         one = found[-1]
         held = ", ".join(f"{many} {kind}" for kind, many in sorted(one.locks.items()))
+        what = f"{scopes:,} scopes of a branch" if branch else f"{scopes:,} scopes"
         print(
-            f"{scopes:>7,} scopes{ms:>10.1f} ms{ms / base:>8.1f}   {one.wal / 2**20:>6.1f} MB of WAL   "
+            f"{what:<26}{ms:>10.1f} ms{ms / base:>8.1f}   {one.wal / 2**20:>6.1f} MB of WAL   "
             f"then {len(one.steps)} steps, {sum(one.steps):>8.0f} ms, the longest {max(one.steps):.0f} ms\n"
             f"{'':>15}locks held: {held}",
             flush=True,

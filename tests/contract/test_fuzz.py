@@ -103,10 +103,12 @@ def settle_numbers(route, body):
 
 
 def named_once(requirements):
-    """Each name once in its list, which a schema cannot say."""
+    """Each name once in its list, and no more units than there may be: neither of which a schema can say."""
     for kind, needs in requirements.items():
         if isinstance(needs, list):
             requirements[kind] = list({need["name"]: need for need in needs}.values())
+            for need in requirements[kind]:
+                need.update({"units": 1} if "units" in need else {})
 
 
 def cases(operation, schema):

@@ -164,7 +164,7 @@ def with_group(api, row, box):
 
 def with_timer(api, row, run):
     """A timer that has fired, and its token, to acknowledge; else one that is pending."""
-    timer = ok(Timers(run).create(0 if "token" in row["body"] else 60).send(api), 201)
+    timer = ok(Timers(run).create(0 if "token" in row["body"] else 60).send(api))
     return {"timers": timer["id"], "token": timer.get("token")}
 
 

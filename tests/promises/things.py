@@ -45,7 +45,7 @@ def everything(client, space, door):
     meeting = barrier(client, it.scope)
     jury = group(client, it)
     ok(jury.join(task).send(client))
-    timer = ok(Timers(it.scope).create(0).send(client), 201)
+    timer = ok(Timers(it.scope).create(0).send(client))
     made = {"label": "theirs", "permissions": ["runtime"]}
     key = ok(door.post(f"/v1/admin/spaces/{space.id}/keys", json=made, headers=OPERATOR), 201)
     return Things(

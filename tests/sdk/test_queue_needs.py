@@ -6,7 +6,14 @@ import time
 import pytest
 
 import runstate
-from runstate import AuthenticationError, ConfigError, NotFoundError, Runstate, TaskFailedError
+from runstate import (
+    AuthenticationError,
+    ConfigError,
+    NotFoundError,
+    Runstate,
+    TaskFailedError,
+    WaitTimeoutError,
+)
 from tests.sdk.workers import Call, Gate, working
 from tests.support import spaces
 
@@ -155,6 +162,19 @@ def test_no_more_is_begun_than_the_budget_has(here, rs, budget):
         states = [job.status()["state"] for job in jobs]
     assert sorted(states) == ["QUEUED"] * 3 + ["SUCCEEDED"] * 2
     assert len(done) == 2
+
+
+def test_a_gather_that_gives_up_gets_the_money_and_slots_of_what_was_under_way_back(here, budget, pool):
+    run, gate = here.run(), Gate()
+    work = run.queue("ask", concurrency=2, slots="browser", budget={"name": "model-usd", "reserve": 1})(gate)
+    with working(run):
+        with pytest.raises(WaitTimeoutError):
+            work.gather([1, 2, 3], timeout="3s")
+        ends_at = time.monotonic() + 30
+        while budget()["reservedMinor"] != "0" or pool.status()["unitsUsed"]:
+            assert time.monotonic() < ends_at
+            time.sleep(0.02)
+        gate.release.set()
 
 
 def test_the_worker_s_declaration_counts_also_when_it_needs_nothing_any_more(here, rs, api):

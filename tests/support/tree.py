@@ -57,8 +57,10 @@ class Tree:
         return found
 
 
-async def plant(connection: Any, schema: str, space_id: str, count: int) -> Tree:
-    """A tree of so many scopes, three deep, with WORK in each."""
+async def plant(
+    connection: Any, schema: str, space_id: str, count: int, *, below: uuid.UUID | None = None
+) -> Tree:
+    """A tree of so many scopes, three deep, with WORK in each; a run, or a branch below that scope."""
     boxes = [uuid.uuid4(), uuid.uuid4()]
     for name, box in zip(("messages", "tasks"), boxes, strict=True):
         told = await connection.fetchrow(
@@ -69,7 +71,7 @@ async def plant(connection: Any, schema: str, space_id: str, count: int) -> Tree
         )
         assert told["code"] is None
     scopes = [uuid.uuid4() for _ in range(count)]
-    parents = [None, *(scopes[max(0, (n - 1) // FAN)] for n in range(1, count))]
+    parents = [below, *(scopes[max(0, (n - 1) // FAN)] for n in range(1, count))]
     await connection.executemany(
         f"SELECT code FROM {schema}.scope_create($1, $2, 'tree', $3, NULL, 10000, 32, NULL, NULL)",
         [(space_id, one, parent) for one, parent in zip(scopes, parents, strict=True)],

@@ -78,12 +78,16 @@ class Gathering:
         self._results: dict[str, Any] = {}
         self._ready: deque[Candidate] = deque()
         self._final: dict[str, Any] | None = None
+        self._given_up = False
 
     async def begin(self) -> None:
         """Creates the group in the run's scope and submits its jobs. One after the other: workers take them
         in the order they came, and at once would be little faster, since they meet at the group.
         Refuses: StoppedError, and what the server refuses of a job; WaitTimeoutError."""
         self._created = await self._patiently(lambda _: self._run.call(self._create))
+        if self._given_up:  # while it was being created: nobody waits for this any more
+            await self.end()
+            raise asyncio.CancelledError
         try:
             for key in self._asked.jobs:
                 await self._submit(key)
@@ -136,8 +140,10 @@ class Gathering:
         return [self._results[key] for key in self._asked.order if key in accepted]
 
     async def end(self) -> None:
-        """Cancels what is not over, if the group was, or may have been, created. Goes on for half a minute
-        while the server is away; raises nothing."""
+        """Cancels what is not over, if the group was, or may have been, created: first the jobs under way,
+        so that their slots and money are back, then all. Goes on for half a minute while the server is
+        away; raises nothing."""
+        self._given_up = True
         if self._final is not None:
             return
         created, body = self._created, self._body
@@ -145,8 +151,19 @@ class Gathering:
             # The reply of the creation is not known: the same request again answers with the same group.
             created = await patiently(lambda: create_group(self._space, body, self._creating))
         if created is not None:
+            await self._cancel_running(created["groupId"])
             scope = ScopeHandle(self._space, created["scopeId"])
             await patiently(scope.cancel)
+
+    async def _cancel_running(self, group_id: str) -> None:
+        view = await patiently(lambda: group_view(self._space, group_id))
+        running = [m["taskId"] for m in (view or {"members": ()})["members"] if m["state"] == "RUNNING"]
+
+        def cancel(task_id: str) -> Callable[[], Awaitable[Any]]:
+            ticket = TaskTicket(self._space, task_id)
+            return lambda: patiently(ticket.cancel)
+
+        await _side_by_side([cancel(task_id) for task_id in running])
 
     # ---------------------------------------------------------------------------------------- the server
 
@@ -172,10 +189,16 @@ class Gathering:
         await self._patiently(ask)
 
     async def _news(self, wait_ms: int) -> dict[str, Any] | None:
-        """The view, if it says more than the last one did."""
+        """The view, if it says more than the last one did: by how many have ended, which is what the server
+        goes by, or by a result that is new in the place of a failure (a job can be redriven)."""
         view = await self._look(wait_ms)
         before, self._ended = self._ended, sum(m["state"] not in _LIVE for m in view["members"])
-        return view if view["outcome"] is not None or self._ended != before else None
+        new = self._ended != before or any(map(self._to_judge, view["members"]))
+        return view if view["outcome"] is not None or new else None
+
+    def _to_judge(self, member: dict[str, Any]) -> bool:
+        judged_before = member["verdict"] is not None or member["taskKey"] in self._results
+        return member["state"] == "SUCCEEDED" and not judged_before
 
     async def _look(self, wait_ms: int) -> dict[str, Any]:
         view = await group_view(self._space, self._group_id, wait_ms=wait_ms, finished=self._ended)

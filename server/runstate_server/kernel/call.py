@@ -137,7 +137,8 @@ class Kernel:
             if reply.expire is not None:
                 await self._expire(args[0], reply.expire, deadline)
             for group_id in reply.decide:
-                await self._decide(args[0], group_id, deadline)
+                if time.monotonic() < deadline:
+                    await self._decide(args[0], group_id, deadline)
             if reply.code != AGAIN:
                 break
             if time.monotonic() > deadline:
@@ -194,12 +195,16 @@ class Kernel:
 
     async def _decide(self, space_id: str, group_id: uuid.UUID, deadline: float) -> None:
         """Decide a group whose member has ended in a call that could not lock it, before that call is
-        answered. A notice of it is committed: when this fails, a sweep decides."""
+        answered. A notice of it is committed: when this fails, however it does, a sweep decides, and what the
+        call has done is answered."""
         try:
             reply, _ = await self._attempts(
                 "group_decide", (space_id, group_id), None, repeatable=True, deadline=deadline
             )
-        except Refusal:
+        except (Refusal, UnwantedError):
+            return
+        except Exception:
+            log.exception("a task group was not decided with the end of its member")
             return
         if reply.changed:
             self._committed(reply.wake)

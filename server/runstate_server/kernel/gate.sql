@@ -79,6 +79,7 @@ BEGIN
 END $$;
 
 -- The scopes of the subtree that a path leads to; null for a whole run, whose things are found by their root.
+-- Ask for them once, in a variable or in FROM: in a WHERE clause they would be sought for every row.
 CREATE FUNCTION kernel.scopes_within(p_space text, p_path uuid[]) RETURNS uuid[] LANGUAGE sql VOLATILE AS $$
   SELECT CASE WHEN p_path[2] IS NOT NULL THEN ARRAY(
     SELECT s.id FROM runstate.scopes s WHERE s.space_id = p_space AND s.root_id = p_path[1]

@@ -137,13 +137,13 @@ $$;
 -- How many wait in active scopes of the subtree that a path leads to. They need no end of their own: who
 -- looks, or meets one at the head of a line, sees that its scope is over.
 CREATE FUNCTION kernel.waiters_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT pg_catalog.count(*) FROM (
-      SELECT w.scope_id FROM runstate.line_waiters w WHERE p_path[2] IS NULL
+  SELECT pg_catalog.count(*) FROM kernel.scopes_within(p_space, p_path) i (scopes) CROSS JOIN LATERAL (
+      SELECT w.scope_id FROM runstate.line_waiters w WHERE i.scopes IS NULL
          AND w.root_id = p_path[1] AND w.space_id = p_space AND w.state IN ('WAITING', 'SIGNALED')
       UNION ALL
-      SELECT w.scope_id FROM runstate.line_waiters w WHERE p_path[2] IS NOT NULL
-         AND w.root_id = p_path[1] AND w.space_id = p_space AND w.state IN ('WAITING', 'SIGNALED')
-         AND w.scope_id = ANY (kernel.scopes_within(p_space, p_path))) x
+      SELECT w.scope_id FROM runstate.line_waiters w
+       WHERE w.root_id = p_path[1] AND w.space_id = p_space AND w.state IN ('WAITING', 'SIGNALED')
+         AND w.scope_id = ANY (i.scopes)) x
     CROSS JOIN LATERAL (SELECT 1 FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = x.scope_id
                            AND s.effective = 'ACTIVE' OFFSET 0) s
 $$;

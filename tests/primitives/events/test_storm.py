@@ -34,6 +34,7 @@ class Writers:
         self._causes = []
         self.written = {}
         self.done = asyncio.Event()
+        self.cut = asyncio.Event()  # a sequencer was killed: half of the events come before, half after
 
     async def run(self):
         await asyncio.gather(*(self._write(random.Random(seed)) for seed in range(WRITERS)))
@@ -45,7 +46,9 @@ class Writers:
             " json_build_object('cause', $3::text), NULL)"
         )
         async with database.connected(self._url) as connection:
-            for _ in range(EVENTS_EACH * SCALE):
+            for n in range(EVENTS_EACH * SCALE):
+                if n == EVENTS_EACH * SCALE // 2:
+                    await asyncio.wait_for(self.cut.wait(), 30)
                 name = str(next(self._names))
                 cause = picked.choice(self._causes) if self._causes and picked.random() < 0.8 else None
                 async with connection.transaction():
@@ -84,6 +87,8 @@ async def kill_sequencers(url, writers):
     async with database.connected(url) as connection:
         while not writers.done.is_set():
             killed += await connection.fetchval(KILL)
+            if killed:
+                writers.cut.set()
             await asyncio.sleep(0.01)
     return killed
 

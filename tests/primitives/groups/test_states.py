@@ -308,6 +308,17 @@ def test_a_sweep_finalizes_what_nobody_looks_at(api, box, clock, space, database
     until_blocking(lambda: sorted(finalized()) == ["FAILURE", "SUCCESS"], what="both outcomes")
 
 
+def test_a_member_whose_deadline_has_passed_decides_for_whoever_looks(api, box, clock):
+    """Before any sweep: no view shows all members over and the group without its outcome."""
+    soon = {"deadline": in_seconds(api, 60)}
+    over = group(api, box, expectedMembers=1)
+    member(api, over, **soon)
+    lost = group(api, box, "FIRST_ACCEPTED", expectedMembers=1)
+    member(api, lost, **soon)
+    clock.shift(61)
+    assert [state(api, over), state(api, lost)] == [SUCCESS, failure("threshold_unreachable")]
+
+
 def test_a_lapse_that_uses_up_the_attempts_decides(api, clock):
     box = mailbox(api, scope(api), maxAttempts=1)
     made = group(api, box, expectedMembers=1)
@@ -348,6 +359,7 @@ def test_the_end_of_its_scope_is_the_end_of_a_group(api, clock, how, reason, cod
     else:
         clock.shift(61)
     assert state(api, made) == failure(reason)
+    assert ok(made.view().send(api))["finalizedAt"] is not None
     assert ok(made.judge(first).send(api)) == verdict("ACCEPTED", failure(reason), late=True)
     closed = {"state": "FINALIZED", "outcome": "FAILURE", "outcomeReason": reason}
     assert ok(made.close().send(api)) == closed

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import uuid
 
 import pytest
 
@@ -46,8 +47,8 @@ async def grow(database_url, kernel_schema, space):
     """Plants a tree of so many scopes."""
     async with database.connected(database_url) as connection:
 
-        async def plant(count):
-            return await tree.plant(connection, kernel_schema, space.id, count)
+        async def plant(count, below=None):
+            return await tree.plant(connection, kernel_schema, space.id, count, below=below)
 
         yield plant
 
@@ -119,6 +120,16 @@ async def test_one_cancel_of_two_thousand_scopes_ends_all_work_and_wakes_every_s
     assert [told.count(kind) for kind in kinds] == [SCOPES] * len(kinds)
     assert told.count("barrier.cancelled") == SCOPES + SLEEPERS_EACH
     assert told.count("scope.cancelled") == 1
+
+
+async def test_a_branch_of_two_thousand_scopes_ends_as_a_whole_run_does(api, grow):
+    """By its scopes, which are looked for once and not for each thing in them."""
+    root = ok(api.post("/scopes", json={}), 201)["id"]
+    planted = await grow(SCOPES, uuid.UUID(root))
+    answer = ok(end(planted.root).send(api))["ended"]
+    assert answer == contents(SCOPES, **dict.fromkeys(tree.WORK, SCOPES))
+    assert ok(api.get(f"/scopes/{root}"))["effective"] == "ACTIVE"
+    assert (await planted.codes(AFTERWARDS["a claim"][0])).keys() == OVER
 
 
 async def test_a_cancel_in_the_middle_of_a_tree_leaves_what_is_beside_it(api, grow):

@@ -9,6 +9,7 @@ from tests.support.events import read
 from tests.support.needs import RENDER, needs, site
 from tests.support.permits import look, pool
 from tests.support.queues import batch, cancel, delivery, mailbox, nothing, submitted, taken, view
+from tests.support.races import until_blocking
 
 
 @pytest.fixture
@@ -243,3 +244,13 @@ def test_two_pools_and_two_budgets_are_taken_together(api, here):
     assert len(told["reservations"]) == 2
     nothing(api, here.box.admit())
     assert here.left(api) == (1, 0, 1)
+
+
+def test_the_money_of_a_delivery_that_ended_with_its_scope_comes_back_within_an_hour(api, here, clock):
+    """Its worker may settle it or void it meanwhile; when it does neither it goes stale."""
+    submitted(api, here.box, requirements=RENDER)
+    taken(api, here.box.admit(lease_s=3600))
+    ok(end(here.box.scope).send(api))
+    assert here.left(api)[2] == 40
+    clock.shift(3_601)
+    until_blocking(lambda: here.left(api)[2] == 0, what="the money")

@@ -44,7 +44,7 @@ class TimersInScopes(InScopes):
             return facts
 
         call = mine.create(after_s) if name is None else mine.named(name, after_s)
-        answer = self.agree(call, expected, 201 if name is None else 200)
+        answer = self.agree(call, expected)
         return multiple() if answer is None else made[0]
 
     @rule(timer=timers)

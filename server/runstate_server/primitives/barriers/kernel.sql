@@ -299,9 +299,10 @@ END $$;
 
 -- How many barriers are still to be cancelled in the subtree that a path leads to.
 CREATE FUNCTION kernel.barriers_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT (SELECT pg_catalog.count(*) FROM runstate.barriers b WHERE p_path[2] IS NULL
-             AND b.space_id = p_space AND b.root_id = p_path[1] AND b.state = 'WAITING')
-       + (SELECT pg_catalog.count(*) FROM runstate.barriers b WHERE p_path[2] IS NOT NULL
-             AND b.space_id = p_space AND b.root_id = p_path[1] AND b.state = 'WAITING'
-             AND b.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+  SELECT pg_catalog.count(*) FROM kernel.scopes_within(p_space, p_path) i (scopes) CROSS JOIN LATERAL (
+      SELECT 1 FROM runstate.barriers b WHERE i.scopes IS NULL AND b.space_id = p_space
+         AND b.root_id = p_path[1] AND b.state = 'WAITING'
+      UNION ALL
+      SELECT 1 FROM runstate.barriers b WHERE b.space_id = p_space AND b.root_id = p_path[1]
+         AND b.state = 'WAITING' AND b.scope_id = ANY (i.scopes)) w
 $$;

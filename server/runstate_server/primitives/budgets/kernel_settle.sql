@@ -254,6 +254,15 @@ BEGIN
      AND r.settle_by IS NULL;
 END $$;
 
+-- The same for a delivery that has ended with its scope, whose end locks no budget: what its worker neither
+-- settles nor voids goes stale, and its money back. Nothing is decided by this, and no balance changes.
+CREATE FUNCTION kernel.budget_outlive(p_space text, p_message uuid, p_settle_by timestamptz) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+  UPDATE runstate.budget_reservations r SET settle_by = p_settle_by
+   WHERE r.space_id = p_space AND r.message_id = p_message AND r.ended_at IS NULL AND r.state = 'ACTIVE'
+     AND r.settle_by IS NULL
+$$;
+
 -- The open reservations of a delivery.
 CREATE FUNCTION kernel.reservations_of(p_space text, p_message uuid) RETURNS json LANGUAGE sql VOLATILE AS $$
   SELECT COALESCE(pg_catalog.json_agg(r.id ORDER BY r.budget_id), '[]'::json)

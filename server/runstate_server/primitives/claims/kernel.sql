@@ -298,11 +298,12 @@ END $$;
 
 -- How many claims are held in the subtree that a path leads to; as once_left.
 CREATE FUNCTION kernel.claim_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT (SELECT pg_catalog.count(*) FROM runstate.claims c
-           WHERE p_path[2] IS NULL AND c.space_id = p_space AND c.root_id = p_path[1] AND c.held)
-       + (SELECT pg_catalog.count(*) FROM runstate.claims c WHERE p_path[2] IS NOT NULL
-             AND c.space_id = p_space AND c.root_id = p_path[1] AND c.held
-             AND c.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+  SELECT pg_catalog.count(*) FROM kernel.scopes_within(p_space, p_path) i (scopes) CROSS JOIN LATERAL (
+      SELECT 1 FROM runstate.claims c WHERE i.scopes IS NULL AND c.space_id = p_space
+         AND c.root_id = p_path[1] AND c.held
+      UNION ALL
+      SELECT 1 FROM runstate.claims c WHERE c.space_id = p_space AND c.root_id = p_path[1] AND c.held
+         AND c.scope_id = ANY (i.scopes)) h
 $$;
 
 -- End the claims held in the subtree that a path leads to, p_limit at most; as once_end.

@@ -98,53 +98,88 @@ BEGIN
   RETURN kernel.idempotency_keep(p_space, p_idem, p_print, v_now, v_reply);
 END $$;
 
--- The members in the order of joining, and the counts of verdicts.
+-- The members in the order of joining, the counts of verdicts, and when the next of them ends by its own
+-- deadline.
 CREATE FUNCTION kernel.group_members_facts(p_space text, p_id uuid, p_now timestamptz, OUT accepted bigint,
-  OUT rejected bigint, OUT members json) LANGUAGE sql VOLATILE AS $$
+  OUT rejected bigint, OUT members json, OUT next_end timestamptz) LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.count(*) FILTER (WHERE m.verdict = 'ACCEPTED'),
       pg_catalog.count(*) FILTER (WHERE m.verdict = 'REJECTED'),
       COALESCE(pg_catalog.json_agg(pg_catalog.json_build_object('taskId', m.task_id, 'taskKey', t.task_key,
         'state', kernel.task_state(p_space, m.task_id, p_now), 'verdict', m.verdict) ORDER BY m.n),
-        '[]'::json)
+        '[]'::json),
+      pg_catalog.min(t.deadline) FILTER (WHERE t.ended IS NULL AND t.deadline > p_now)
     FROM runstate.group_members m
-    CROSS JOIN LATERAL (SELECT x.task_key FROM runstate.messages x
+    CROSS JOIN LATERAL (SELECT x.task_key, x.ended, x.deadline FROM runstate.messages x
                          WHERE x.space_id = p_space AND x.id = m.task_id OFFSET 0) t
    WHERE m.group_id = p_id AND m.space_id = p_space
 $$;
 
--- Read a group; a long poll sleeps until it is FINALIZED. Where a notice or its deadline asks for a decision
--- the reply asks the server for it. Locks: none. Refuses: NOT_FOUND.
+-- When a group was finalized: as it is written, or when its scope ended, whoever writes that. Null: it is
+-- not.
+CREATE FUNCTION kernel.group_over_at(p_space text, p_id uuid, p_now timestamptz) RETURNS timestamptz
+LANGUAGE sql VOLATILE AS $$
+  SELECT COALESCE(g.finalized_at, (
+      SELECT COALESCE(pg_catalog.min(a.ended_at), s.effective_deadline)
+        FROM runstate.scopes s CROSS JOIN LATERAL (
+          SELECT x.ended_at FROM pg_catalog.unnest(s.path) p (id) CROSS JOIN LATERAL (
+            SELECT c.ended_at FROM runstate.scopes c WHERE c.space_id = p_space AND c.id = p.id OFFSET 0) x) a
+       WHERE s.space_id = p_space AND s.id = g.scope_id
+         AND kernel.effective_at(s.effective, s.effective_deadline, p_now) <> 'ACTIVE'
+       GROUP BY s.effective_deadline))
+    FROM runstate.task_groups g WHERE g.space_id = p_space AND g.id = p_id
+$$;
+
+-- The view of section 6 of the API in one piece: read again when the state has changed meanwhile. next_at:
+-- when time alone may change it. p_id must exist.
+CREATE FUNCTION kernel.group_seen(p_space text, p_id uuid, p_now timestamptz, OUT facts json, OUT state text,
+  OUT next_at timestamptz) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_again text;
+BEGIN
+  FOR n IN 1..3 LOOP
+    SELECT st.state INTO state FROM kernel.group_state(p_space, p_id, p_now) st;
+    SELECT pg_catalog.json_build_object('id', g.id, 'scopeId', g.scope_id, 'mailboxId', g.mailbox_id,
+        'condition', g.condition, 'threshold', g.threshold, 'expectedMembers', g.expected_members, 'state',
+        st.state, 'outcome', st.outcome, 'outcomeReason', st.reason, 'accepted', m.accepted, 'rejected',
+        m.rejected, 'members', m.members, 'deadline', kernel.wire_time(g.deadline), 'createdAt',
+        kernel.wire_time(g.created_at), 'finalizedAt',
+        kernel.wire_time(kernel.group_over_at(p_space, p_id, p_now))), LEAST(g.deadline, m.next_end)
+      INTO facts, next_at FROM runstate.task_groups g
+      CROSS JOIN LATERAL kernel.group_state(p_space, p_id, p_now) st
+      CROSS JOIN LATERAL kernel.group_members_facts(p_space, p_id, p_now) m
+     WHERE g.space_id = p_space AND g.id = p_id;
+    SELECT st.state INTO v_again FROM kernel.group_state(p_space, p_id, p_now) st;
+    EXIT WHEN state = v_again;
+  END LOOP;
+  state := facts ->> 'state';
+END $$;
+
+-- Read a group; a long poll sleeps until it is FINALIZED. One whose outcome is reached is decided first: the
+-- reply asks the server for it. Locks: none. Refuses: NOT_FOUND.
 CREATE FUNCTION kernel.group_view(p_space text, p_id uuid) RETURNS kernel.reply
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_now timestamptz := kernel.kernel_now();
   v_facts json;
   v_state text;
-  v_root uuid;
-  v_deadline timestamptz;
+  v_next timestamptz;
+  v_path uuid[] := kernel.group_path(p_space, p_id);
   v_until timestamptz;
   v_reply kernel.reply;
 BEGIN
-  SELECT pg_catalog.json_build_object('id', g.id, 'scopeId', g.scope_id, 'mailboxId', g.mailbox_id,
-      'condition', g.condition, 'threshold', g.threshold, 'expectedMembers', g.expected_members, 'state',
-      st.state, 'outcome', st.outcome, 'outcomeReason', st.reason, 'accepted', m.accepted, 'rejected',
-      m.rejected, 'members', m.members, 'deadline', kernel.wire_time(g.deadline), 'createdAt',
-      kernel.wire_time(g.created_at), 'finalizedAt', kernel.wire_time(g.finalized_at)),
-      st.state, g.root_id, g.deadline, LEAST(g.deadline, s.effective_deadline)
-    INTO v_facts, v_state, v_root, v_deadline, v_until FROM runstate.task_groups g
-    CROSS JOIN LATERAL kernel.group_state(p_space, p_id, v_now) st
-    CROSS JOIN LATERAL kernel.group_members_facts(p_space, p_id, v_now) m
-    CROSS JOIN LATERAL (SELECT c.effective_deadline FROM runstate.scopes c
-                         WHERE c.space_id = p_space AND c.id = g.scope_id OFFSET 0) s
-   WHERE g.space_id = p_space AND g.id = p_id;
-  IF NOT FOUND THEN
+  IF v_path IS NULL THEN
     RETURN kernel.no_group(p_id);
   END IF;
-  v_reply := kernel.seen(v_facts, NULL, kernel.seconds_until(v_until, v_now));
-  v_reply.sleep := ARRAY[kernel.group_topic(p_space, p_id), kernel.topic('scope', p_space, v_root::text)];
-  IF v_state <> 'FINALIZED' AND (v_deadline <= v_now OR EXISTS (SELECT 1 FROM runstate.group_notices n
-      WHERE n.group_id = p_id AND n.space_id = p_space)) THEN
-    v_reply.decide := ARRAY[p_id];
+  SELECT g.facts, g.state, g.next_at INTO v_facts, v_state, v_next FROM kernel.group_seen(p_space, p_id,
+    v_now) g;
+  SELECT s.effective_deadline INTO v_until FROM runstate.scopes s
+   WHERE s.space_id = p_space AND s.id = v_path[pg_catalog.cardinality(v_path)];
+  v_reply := kernel.seen(v_facts, NULL, kernel.seconds_until(LEAST(v_next, v_until), v_now));
+  v_reply.sleep := ARRAY[kernel.group_topic(p_space, p_id), kernel.topic('scope', p_space,
+    v_path[1]::text)];
+  IF v_state <> 'FINALIZED' THEN
+    SELECT ARRAY[p_id] INTO v_reply.decide FROM kernel.group_reached(p_space, p_id, v_now) r
+     WHERE r.outcome IS NOT NULL;
   END IF;
   RETURN v_reply;
 END $$;

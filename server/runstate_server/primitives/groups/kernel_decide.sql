@@ -149,11 +149,12 @@ END $$;
 
 -- How many groups are still open in the subtree that a path leads to; as once_left.
 CREATE FUNCTION kernel.groups_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT (SELECT pg_catalog.count(*) FROM runstate.task_groups g WHERE p_path[2] IS NULL
-             AND g.space_id = p_space AND g.root_id = p_path[1] AND g.state <> 'FINALIZED')
-       + (SELECT pg_catalog.count(*) FROM runstate.task_groups g WHERE p_path[2] IS NOT NULL
-             AND g.space_id = p_space AND g.root_id = p_path[1] AND g.state <> 'FINALIZED'
-             AND g.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+  SELECT pg_catalog.count(*) FROM kernel.scopes_within(p_space, p_path) i (scopes) CROSS JOIN LATERAL (
+      SELECT 1 FROM runstate.task_groups g WHERE i.scopes IS NULL AND g.space_id = p_space
+         AND g.root_id = p_path[1] AND g.state <> 'FINALIZED'
+      UNION ALL
+      SELECT 1 FROM runstate.task_groups g WHERE g.space_id = p_space AND g.root_id = p_path[1]
+         AND g.state <> 'FINALIZED' AND g.scope_id = ANY (i.scopes)) x
 $$;
 
 -- Finalize the groups in the subtree that a path leads to, p_limit at most; as once_end. Their members end

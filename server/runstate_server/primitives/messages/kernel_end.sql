@@ -196,9 +196,10 @@ BEGIN
   DELETE FROM runstate.queue_ready r WHERE r.space_id = p_space AND r.seq = (p_q).seq;
   IF NOT FOUND THEN
     DELETE FROM runstate.queue_leased l WHERE l.space_id = p_space AND l.seq = (p_q).seq;
-  END IF;
-  IF NOT FOUND THEN
-    RETURN;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+    PERFORM kernel.budget_outlive(p_space, p_id, kernel.kernel_now() + interval '1 hour');
   END IF;
   PERFORM kernel.message_end(p_space, ROW(p_id, (p_q).seq, m.mailbox_id, s.path, m.task_key IS NOT NULL,
     false, NULL, 0, 0, (p_q).attempt, LEAST(m.deadline, s.effective_deadline), (p_q).started_at,

@@ -199,6 +199,8 @@ BEGIN
     v_end, NULL, NULL, p_now);
   IF v_own THEN  -- what a scope leaves behind is kept by its holder: the browser is still open
     v_wake := v_wake || kernel.grants_lapse_of(p_space, p_id, p_now) || kernel.budget_void_of(p_space, p_id);
+  ELSE
+    PERFORM kernel.budget_outlive(p_space, p_id, p_now + interval '1 hour');
   END IF;
   RETURN v_wake;
 END $$;

@@ -357,11 +357,12 @@ END $$;
 
 -- How many leases are held in the subtree that a path leads to, lapsed ones too while nobody ended them.
 CREATE FUNCTION kernel.once_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT (SELECT pg_catalog.count(*) FROM runstate.once o
-           WHERE p_path[2] IS NULL AND o.space_id = p_space AND o.root_id = p_path[1] AND o.state = 'HELD')
-       + (SELECT pg_catalog.count(*) FROM runstate.once o WHERE p_path[2] IS NOT NULL AND o.space_id = p_space
-             AND o.root_id = p_path[1] AND o.state = 'HELD'
-             AND o.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+  SELECT pg_catalog.count(*) FROM kernel.scopes_within(p_space, p_path) i (scopes) CROSS JOIN LATERAL (
+      SELECT 1 FROM runstate.once o WHERE i.scopes IS NULL AND o.space_id = p_space
+         AND o.root_id = p_path[1] AND o.state = 'HELD'
+      UNION ALL
+      SELECT 1 FROM runstate.once o WHERE o.space_id = p_space AND o.root_id = p_path[1]
+         AND o.state = 'HELD' AND o.scope_id = ANY (i.scopes)) h
 $$;
 
 -- End the leases held in the subtree that a path leads to, p_limit at most: called by the end of a scope,

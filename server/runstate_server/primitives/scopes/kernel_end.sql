@@ -198,13 +198,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- End what an ended scope still holds, p_batch things at most; the scope is the truth until then.
+-- End what an ended scope still holds, p_batch things at most; the scope is the truth until then, and its end
+-- is the instant by which deadlines of their own are judged, however long that was ago.
 CREATE FUNCTION kernel.scope_tidy_sweep(p_batch int) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   v_space text;
   v_scope uuid;
   v_reason text;
   v_path uuid[];
+  v_ended_at timestamptz;
   v_count int;
 BEGIN
   PERFORM kernel.kernel_enter();
@@ -213,9 +215,10 @@ BEGIN
   IF NOT FOUND THEN
     RETURN 0;
   END IF;
-  SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = v_space AND s.id = v_scope;
+  SELECT s.path, s.ended_at INTO v_path, v_ended_at FROM runstate.scopes s
+   WHERE s.space_id = v_space AND s.id = v_scope;
   SELECT e.total INTO v_count
-    FROM kernel.scope_end_contents(v_space, v_path, v_reason, kernel.kernel_now(), p_batch) e;
+    FROM kernel.scope_end_contents(v_space, v_path, v_reason, v_ended_at, p_batch) e;
   IF v_count < p_batch THEN
     DELETE FROM runstate.scope_tidies t WHERE t.space_id = v_space AND t.scope_id = v_scope;
   END IF;

@@ -15,8 +15,7 @@ BEGIN
   IF p_fire_at <= p_now THEN
     v_wake := kernel.timer_fire(p_space, p_id, p_path, p_now);
   END IF;
-  v_reply := kernel.done(CASE WHEN p_name IS NULL THEN 201 ELSE 200 END,
-    kernel.timer_facts(p_space, p_id, p_now, true), v_wake);
+  v_reply := kernel.done(200, kernel.timer_facts(p_space, p_id, p_now, true), v_wake);
   IF p_fire_at > p_now THEN
     v_reply.again_s := kernel.seconds_until(p_fire_at, p_now);
   END IF;

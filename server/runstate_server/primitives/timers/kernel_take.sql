@@ -14,6 +14,17 @@ BEGIN
   RETURN kernel.idempotency_look(p_space, p_idem, p_print);
 END $$;
 
+-- Whether a timer of one scope is due and not fired. Index: timers_pending.
+CREATE FUNCTION kernel.timers_due(p_space text, p_path uuid[]) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  v_now timestamptz := kernel.kernel_now();
+BEGIN
+  RETURN EXISTS (SELECT 1 FROM runstate.timers t
+    WHERE t.space_id = p_space AND t.root_id = p_path[1] AND t.state = 'PENDING'
+      AND t.scope_id = p_path[pg_catalog.cardinality(p_path)] AND t.fire_at <= v_now);
+END $$;
+
 -- The fired timers of exactly this scope that nobody has acknowledged, the first fired first, p_limit at
 -- most; those that are due are fired first. Changes nothing by itself, so its answer is not kept under a key.
 -- Refuses: NOT_FOUND (scope), SCOPE_CANCELLED, DEADLINE_EXCEEDED.
@@ -25,14 +36,19 @@ DECLARE
   v_now timestamptz;
   v_next timestamptz;
   v_deadline timestamptz;
+  v_due boolean;
   v_timers json;
   v_wake text[];
   v_reply kernel.reply;
 BEGIN
   PERFORM kernel.kernel_enter();
-  v_path := kernel.gate_pass(p_space, p_scope);
+  SELECT s.path INTO v_path FROM runstate.scopes s WHERE s.space_id = p_space AND s.id = p_scope;
   IF v_path IS NULL THEN
     RETURN kernel.no_scope(p_scope);
+  END IF;
+  v_due := kernel.timers_due(p_space, v_path);
+  IF v_due THEN  -- a look that fires nothing passes no gate
+    PERFORM kernel.gate_shared(p_space, v_path[1]);
   END IF;
   v_reply := kernel.idempotency_look(p_space, p_idem, p_print);
   IF v_reply.changed IS NULL THEN
@@ -41,7 +57,9 @@ BEGIN
   IF v_reply.changed IS NOT NULL THEN
     RETURN v_reply;
   END IF;
-  v_wake := kernel.timers_meet(p_space, v_path, p_limit);
+  IF v_due THEN
+    v_wake := kernel.timers_meet(p_space, v_path, p_limit);
+  END IF;
   SELECT COALESCE(pg_catalog.json_agg(pg_catalog.json_build_object('id', f.id, 'name', f.name, 'token',
       f.token, 'firedAt', kernel.wire_time(f.fired_at)) ORDER BY f.fired_at, f.id), '[]') INTO v_timers
     FROM (SELECT t.id, t.name, t.token, t.fired_at FROM runstate.timers t

@@ -30,11 +30,12 @@ END $$;
 
 -- How many timers are pending in the subtree that a path leads to; as once_left. Index: timers_pending.
 CREATE FUNCTION kernel.timer_left(p_space text, p_path uuid[]) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT (SELECT pg_catalog.count(*) FROM runstate.timers t
-           WHERE p_path[2] IS NULL AND t.space_id = p_space AND t.root_id = p_path[1] AND t.state = 'PENDING')
-       + (SELECT pg_catalog.count(*) FROM runstate.timers t WHERE p_path[2] IS NOT NULL
-             AND t.space_id = p_space AND t.root_id = p_path[1] AND t.state = 'PENDING'
-             AND t.scope_id = ANY (kernel.scopes_within(p_space, p_path)))
+  SELECT pg_catalog.count(*) FROM kernel.scopes_within(p_space, p_path) i (scopes) CROSS JOIN LATERAL (
+      SELECT 1 FROM runstate.timers t WHERE i.scopes IS NULL AND t.space_id = p_space
+         AND t.root_id = p_path[1] AND t.state = 'PENDING'
+      UNION ALL
+      SELECT 1 FROM runstate.timers t WHERE t.space_id = p_space AND t.root_id = p_path[1]
+         AND t.state = 'PENDING' AND t.scope_id = ANY (i.scopes)) h
 $$;
 
 -- End the timers that are pending in the subtree that a path leads to, p_limit at most, for p_reason: as

@@ -22,7 +22,6 @@ _in_scope = (Code.NOT_FOUND, Code.SCOPE_CANCELLED, Code.DEADLINE_EXCEEDED, Code.
 
 @router.post(
     "",
-    status_code=201,
     response_model=schemas.TimerSet,
     openapi_extra=_runtime,
     responses=replies.documented(*_in_scope),
