@@ -32,10 +32,13 @@ check: $(INSTALLED) ## lint, format, types, import contracts: what review expect
 	$(BIN)/mypy --python-version 3.10 sdk/runstate
 	$(BIN)/lint-imports
 
-test-oldest: $(INSTALLED) ## the SDK's tests on the oldest Python it supports; OLDEST=/path/to/python3.10
+.venv310/installed: requirements/sdk-py310.txt sdk/pyproject.toml
 	@[ -x .venv310/bin/python ] || $(OLDEST) -m venv .venv310
 	.venv310/bin/python -m pip install --quiet --require-hashes -r requirements/sdk-py310.txt
 	.venv310/bin/python -m pip install --quiet --no-deps --no-build-isolation -e ./sdk
+	@touch $@
+
+test-oldest: $(INSTALLED) .venv310/installed ## the SDK's tests on the oldest Python it supports; OLDEST=/path/to/python3.10
 	$(PY) -m tests.support.bridge .venv310/bin/python -m pytest \
 		-p tests.support.visitor --confcutdir=tests/sdk tests/sdk $(ARGS)
 
