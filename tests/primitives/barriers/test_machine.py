@@ -63,4 +63,4 @@ class BarriersInScopes(InScopes):
 def test_barriers_answer_as_their_model_does(template):
     with machines.where(template) as where:
         machine = type("Machine", (BarriersInScopes,), {"where": where})
-        run_state_machine_as_test(machine, settings=machines.how(20))
+        run_state_machine_as_test(machine, settings=machines.how(30))

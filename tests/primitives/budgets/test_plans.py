@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from tests.support import database, spaces
+from tests.support.entries import SMALL, read_by
 
 MANY = 20_000
 READ_MAX = 60
@@ -38,13 +39,6 @@ INSERT INTO runstate.budget_entries (space_id, budget_id, id, reservation_id, sc
 SELECT '{space}', '{budget}', gen_random_uuid(), gen_random_uuid(), '{scope}', 'settle', 'k' || i, 0, 0, 0,
        'SETTLED', 0, 0, 0, now() FROM generate_series(1, {many}) i;
 """
-READ = """
-SELECT c.relname AS name, i.indexrelid IS NULL AS is_table, pg_stat_get_xact_numscans(c.oid) AS scans,
-       pg_stat_get_xact_tuples_returned(c.oid) AS entries
-  FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
- WHERE c.relnamespace = 'runstate'::regnamespace AND pg_stat_get_xact_numscans(c.oid) > 0
-"""
-SMALL = {"sequencer", "outbox", "test_clock"}
 IDLE = [None, None]
 CALLS = {
     "a reserve": ("budget_reserve", [BUDGET, uuid.uuid4(), SCOPE, "ann", 5, None, *IDLE]),
@@ -76,17 +70,6 @@ def filled(template):
         }
         database.execute(url, FILL.format(**facts))
         yield url, space.id
-
-
-async def read_by(connection, schema, function, args):
-    """What the call reads, by table and index; rolled back."""
-    transaction = connection.transaction()
-    await transaction.start()
-    places = ", ".join(f"${n}" for n in range(1, len(args) + 1))
-    await connection.fetch(f"SELECT * FROM {schema}.{function}({places})", *args)
-    rows = await connection.fetch(READ)
-    await transaction.rollback()
-    return rows
 
 
 @pytest.mark.parametrize("what", CALLS)

@@ -75,4 +75,4 @@ class ClaimsInScopes(InScopes):
 def test_claims_answer_as_their_model_does(template):
     with machines.where(template) as where:
         machine = type("Machine", (ClaimsInScopes,), {"where": where})
-        run_state_machine_as_test(machine, settings=machines.how(25))
+        run_state_machine_as_test(machine, settings=machines.how(40))

@@ -185,4 +185,4 @@ class GroupsInScopes(InScopes):
 def test_groups_answer_as_their_model_does(template):
     with machines.where(template) as where:
         machine = type("Machine", (GroupsInScopes,), {"where": where})
-        run_state_machine_as_test(machine, settings=machines.how(40))
+        run_state_machine_as_test(machine, settings=machines.how(60))

@@ -205,7 +205,7 @@ class MessagesInScopes(InScopes):
 def test_messages_and_tasks_answer_as_their_model_does(template):
     with machines.where(template) as where:
         machine = type("Machine", (MessagesInScopes,), {"where": where})
-        run_state_machine_as_test(machine, settings=machines.how(40))
+        run_state_machine_as_test(machine, settings=machines.how(60))
 
 
 class Walk:

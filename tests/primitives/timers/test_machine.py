@@ -78,4 +78,4 @@ class TimersInScopes(InScopes):
 def test_timers_answer_as_their_model_does(template):
     with machines.where(template) as where:
         machine = type("Machine", (TimersInScopes,), {"where": where})
-        run_state_machine_as_test(machine, settings=machines.how(25))
+        run_state_machine_as_test(machine, settings=machines.how(40))

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from tests.primitives.budgets.test_plans import SMALL, read_by
 from tests.support import database, spaces
+from tests.support.entries import SMALL, read_by
 
 MANY = 20_000
 LIMIT, SCOPE, BOX = (uuid.UUID(int=n) for n in (1, 2, 3))
